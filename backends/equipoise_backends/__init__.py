@@ -1,0 +1,1 @@
+"""The plugin that lives inside an SGLang engine: arms, CPU platform, attestation, step clock."""

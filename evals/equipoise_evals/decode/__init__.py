@@ -1,0 +1,1 @@
+"""Decode timing: which blocks run in which order, and what of a block is compared."""

@@ -1,0 +1,145 @@
+"""The resolved plan: what is measured, how often, and what would count as a difference. Nothing in it is optional."""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from equipoise_evals.model.arms import ArmPair
+from equipoise_evals.model.base import Frozen
+
+Part = Literal["latency", "accuracy"]
+Layout = Literal["co_resident", "alternating", "crossover"]
+
+
+class ModelRef(Frozen):
+    """The model under both engines: the name that was asked for and the bytes that were found.
+
+    ``revision`` is the hub's commit, or the digest of the folder's weight files.
+    """
+
+    name: str
+    source: Literal["embedded", "folder", "hub", "simulated"]
+    path: str
+    revision: str
+
+
+class Question(Frozen):
+    """One GSM8K question. ``id`` is the 0-based line of its file; ``gold`` is the text after ``####``, never edited."""
+
+    id: int = Field(ge=0)
+    question: str
+    rationale: str
+    gold: str
+
+
+class QuestionPlan(Frozen):
+    """Which questions are asked, in which order, after which worked examples.
+
+    Attributes:
+        name: The set's name as shown: ``shipped``, ``folder`` or ``openai/gsm8k``.
+        revision: The hub's commit, or None where the files themselves are the revision.
+        test_sha256: Digest of the file of test questions.
+        train_sha256: Digest of the file the worked examples come from.
+        population: How many test questions the set has.
+        ids: 0-based lines of the sampled questions, in the order they are asked (the same in both arms).
+        shot_ids: 0-based lines of the worked examples, from the train file.
+    """
+
+    name: str
+    revision: str | None
+    test_sha256: str
+    train_sha256: str
+    population: int = Field(ge=1)
+    ids: tuple[int, ...] = Field(min_length=1)
+    shot_ids: tuple[int, ...]
+
+
+class SamplingPlan(Frozen):
+    """Sampling parameters, always explicit: an engine's own defaults never decide."""
+
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = -1
+    max_new_tokens: int = Field(default=256, ge=1)
+    stop: tuple[str, ...] = ("\n\nQuestion:", "\nQuestion:")
+    ignore_eos: bool = False
+
+
+class AccuracyPlan(Frozen):
+    """The accuracy half: one greedy pass over the same questions per arm and launch pair, up to ``passes_max``."""
+
+    questions: QuestionPlan
+    sampling: SamplingPlan
+    shots: int = Field(ge=0)
+    concurrency: int = Field(ge=1)
+    passes_max: int = Field(ge=1)
+    margin_pp: float = Field(gt=0, lt=100)
+    missing_share_max: float = Field(default=0.01, ge=0, lt=1)
+
+
+class LatencyPlan(Frozen):
+    """The latency half: ABBA / BAAB quads of decode blocks at each batch size.
+
+    Attributes:
+        batch_sizes: Requests decoded together, each timed in its own blocks.
+        primary_batch: The one that decides; the others are secondary.
+        quads_per_pair: ABBA quads per batch size in one launch pair.
+        prompt_tokens: Context length, in tokens, at which each request of a block starts.
+        steps_per_block: Decode steps of one block, warm-up steps included.
+        warmup_steps: Steps at the head of each block left out of its mean.
+        margin: Relative margin m of ``equivalent`` and ``slower``; 0.005 is 0.5 %.
+    """
+
+    batch_sizes: tuple[int, ...] = Field(min_length=1)
+    primary_batch: int = Field(ge=1)
+    quads_per_pair: int = Field(ge=1)
+    prompt_tokens: int = Field(ge=1)
+    steps_per_block: int = Field(ge=8)
+    warmup_steps: int = Field(ge=1)
+    margin: float = Field(gt=0, lt=1)
+
+    @model_validator(mode="after")
+    def _primary_is_timed(self) -> Self:
+        if self.primary_batch not in self.batch_sizes:
+            raise ValueError(f"primary_batch {self.primary_batch} is not among batch_sizes {list(self.batch_sizes)}")
+        if len(set(self.batch_sizes)) != len(self.batch_sizes) or min(self.batch_sizes) < 1:
+            raise ValueError(f"batch_sizes {list(self.batch_sizes)} must be distinct and at least 1")
+        if self.warmup_steps >= self.steps_per_block - 4:
+            raise ValueError("warmup_steps leaves fewer than 4 timed steps in a block")
+        return self
+
+
+class Plan(Frozen):
+    """A comparison, resolved: the launcher, the runner and the judge read this and nothing else.
+
+    ``looks`` are the numbers of finished launch pairs after which the verdict may stop the run; error rates are
+    spent over exactly these.
+    """
+
+    schema_version: Literal[1] = 1
+    preset: str
+    model: ModelRef
+    arms: ArmPair
+    declared_aa: bool
+    layout: Layout = "co_resident"
+    pairs_max: int = Field(ge=1, le=100)
+    looks: tuple[int, ...]
+    seed: int
+    alpha: float = Field(default=0.05, gt=0, lt=0.5)
+    accuracy: AccuracyPlan | None
+    latency: LatencyPlan | None
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The halves that are measured."""
+        latency: tuple[Part, ...] = ("latency",) if self.latency else ()
+        accuracy: tuple[Part, ...] = ("accuracy",) if self.accuracy else ()
+        return latency + accuracy
+
+    @model_validator(mode="after")
+    def _measures_something(self) -> Self:
+        if self.accuracy is None and self.latency is None:
+            raise ValueError("parts must name latency, accuracy or both")
+        if list(self.looks) != sorted(set(self.looks)) or any(not 1 <= look <= self.pairs_max for look in self.looks):
+            raise ValueError(f"looks {list(self.looks)} must rise strictly and lie between 1 and {self.pairs_max}")
+        return self

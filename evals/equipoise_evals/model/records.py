@@ -1,0 +1,184 @@
+"""What was observed, as it was observed: the raw records from which any verdict can be derived again.
+
+Nothing here is computed from anything else. Times are nanoseconds of a monotonic clock or microseconds, as each name
+says. A list of records only ever grows, so a run that dies keeps everything that it had measured.
+"""
+
+from typing import Annotated, Literal, Self, TypeVar
+
+from pydantic import Field, JsonValue, model_validator
+
+from equipoise_evals.model.arms import Role
+from equipoise_evals.model.base import Frozen
+from equipoise_evals.model.plan import Question
+
+
+class AskedQuestion(Frozen):
+    """A sampled question with the digest of the exact prompt that both arms got."""
+
+    question: Question
+    prompt_sha256: str
+
+
+class QuestionsRecord(Frozen):
+    """The questions of the accuracy half, once per comparison, in the order they are asked."""
+
+    kind: Literal["questions"] = "questions"
+    asked: tuple[AskedQuestion, ...]
+
+
+class LaunchRecord(Frozen):
+    """One engine's start: what was run, what it says it is, and how long each stage took.
+
+    Attributes:
+        pair: 1-based launch pair.
+        started_first: Whether this engine was the first of its pair to be started.
+        argv: The whole command line.
+        environment: Variables that Equipoise set, secrets left out.
+        attestation: The plugin's own record out of ``/server_info``, unedited.
+        server_info: The rest of ``/server_info`` that matters to the reader (backends, dtype, versions, KV pool).
+        stage_s: Seconds per stage: ``spawn_to_ready``, ``first_generation``.
+    """
+
+    kind: Literal["launch"] = "launch"
+    pair: int = Field(ge=1)
+    role: Role
+    started_first: bool
+    started_at: str
+    argv: tuple[str, ...]
+    environment: dict[str, str]
+    attestation: dict[str, JsonValue]
+    server_info: dict[str, JsonValue]
+    stage_s: dict[str, float]
+
+
+class TreatmentRecord(Frozen):
+    """Kernels or operators per decode step in one engine, counted in a profiler trace.
+
+    ``per_step`` holds every counted name; ``steps`` is how many decode steps the trace covered.
+    """
+
+    kind: Literal["treatment"] = "treatment"
+    pair: int = Field(ge=1)
+    role: Role
+    activity: Literal["CPU", "GPU"]
+    steps: int = Field(ge=1)
+    per_step: dict[str, float]
+
+
+class StepColumns(Frozen):
+    """The step clock's columns, one entry a decode step, in order.
+
+    ``period_us`` is None for a step whose predecessor was not a decode step: there is no period then.
+    """
+
+    monotonic_ns: tuple[int, ...]
+    graph_batch: tuple[int, ...]
+    real_batch: tuple[int, ...]
+    context_tokens: tuple[int, ...]
+    busy_us: tuple[float, ...]
+    period_us: tuple[float | None, ...]
+
+    @model_validator(mode="after")
+    def _columns_are_equally_long(self) -> Self:
+        lengths = {name: len(getattr(self, name)) for name in type(self).model_fields}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"step columns differ in length: {lengths}")
+        return self
+
+    def __len__(self) -> int:
+        """Number of steps."""
+        return len(self.monotonic_ns)
+
+
+class ClientTiming(Frozen):
+    """One request of a block as its client saw it: time to first token and per-token time after it."""
+
+    ttft_us: float = Field(gt=0)
+    tpot_us: float = Field(gt=0)
+    output_tokens: int = Field(ge=2)
+
+
+class BlockRecord(Frozen):
+    """One block of decode steps at one batch size in one engine.
+
+    Attributes:
+        quad: 1-based ABBA quad within the pair and batch size.
+        position: 1-based place within the quad.
+        sequence: 1-based place within the pair, over all batch sizes: the order in which blocks really ran.
+    """
+
+    kind: Literal["block"] = "block"
+    pair: int = Field(ge=1)
+    role: Role
+    batch: int = Field(ge=1)
+    quad: int = Field(ge=1)
+    position: int = Field(ge=1, le=4)
+    sequence: int = Field(ge=1)
+    steps: StepColumns
+    client: tuple[ClientTiming, ...]
+    telemetry: dict[str, JsonValue] = Field(default_factory=dict)
+
+
+class Answered(Frozen):
+    """The engine answered; whether rightly is for the grader."""
+
+    state: Literal["answered"] = "answered"
+    question_id: int = Field(ge=0)
+    text: str
+    output_ids: tuple[int, ...]
+    finish_reason: str
+    prompt_tokens: int = Field(ge=0)
+    cached_tokens: int = Field(ge=0)
+
+
+class Failed(Frozen):
+    """The request failed: no answer, which is never a wrong answer."""
+
+    state: Literal["error"] = "error"
+    question_id: int = Field(ge=0)
+    error: str
+
+
+Answer = Annotated[Answered | Failed, Field(discriminator="state")]
+
+
+class PassRecord(Frozen):
+    """One greedy pass over the questions in one engine, in the order asked."""
+
+    kind: Literal["pass"] = "pass"
+    pair: int = Field(ge=1)
+    role: Role
+    answers: tuple[Answer, ...]
+    duration_s: float = Field(ge=0)
+
+
+class StopRecord(Frozen):
+    """One engine's end: how it went and what, if anything, it left behind."""
+
+    kind: Literal["stop"] = "stop"
+    pair: int = Field(ge=1)
+    role: Role
+    held_s: float = Field(ge=0)
+    clean: bool
+    leftovers: tuple[str, ...] = ()
+
+
+Record = Annotated[
+    QuestionsRecord | LaunchRecord | TreatmentRecord | BlockRecord | PassRecord | StopRecord,
+    Field(discriminator="kind"),
+]
+
+
+RecordKind = TypeVar("RecordKind", QuestionsRecord, LaunchRecord, TreatmentRecord, BlockRecord, PassRecord, StopRecord)
+
+
+class Records(Frozen):
+    """Everything observed in one comparison, in the order it was observed."""
+
+    schema_version: Literal[1] = 1
+    records: tuple[Record, ...] = ()
+
+    def of(self, kind: type[RecordKind]) -> tuple[RecordKind, ...]:
+        """The records of one kind, in order."""
+        return tuple(record for record in self.records if isinstance(record, kind))

@@ -1,0 +1,360 @@
+"""What was concluded. Each word is a type that can hold only what justifies it.
+
+A verdict is derived from records alone and rounded to 12 significant digits, so the same records under the same lock
+file give the same bytes. Effects are candidate relative to baseline; negative latency effects are faster, positive
+accuracy differences are better.
+"""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from equipoise_evals.model.base import Frozen
+
+Metric = Literal["busy", "period", "client_tpot"]
+
+
+class Interval(Frozen):
+    """An interval and the two-sided confidence at which it was computed."""
+
+    low: float
+    high: float
+    level: float = Field(gt=0, lt=1)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.low > self.high:
+            raise ValueError(f"interval ends are swapped: {self.low} > {self.high}")
+        return self
+
+
+class LatencyContrast(Frozen):
+    """One metric at one batch size: relative effect over launch pairs.
+
+    Attributes:
+        effect: Ratio of candidate to baseline minus 1, from the mean log-ratio over launch pairs.
+        interval: Two-sided interval of the effect at the look's level; None below two pairs.
+        equivalence: Interval compared with (-m, +m): one-sided level on each side; None below two pairs.
+        launch_sd: Standard deviation of the log-ratio between launch pairs; None below two pairs.
+        per_pair: Effect of each launch pair, in order.
+        baseline_us: Mean over pairs of the baseline's block means.
+        candidate_us: The same for the candidate.
+        median_effect: The same contrast on block medians, shown beside the mean.
+        holm_p: Holm-adjusted p for zero effect, for secondary contrasts only.
+        detectable: Smallest true effect that this many pairs would call non-zero in 80 % of runs; None below two.
+    """
+
+    metric: Metric
+    batch: int = Field(ge=1)
+    pairs: int = Field(ge=1)
+    effect: float
+    interval: Interval | None
+    equivalence: Interval | None
+    launch_sd: float | None
+    per_pair: tuple[float, ...]
+    baseline_us: float = Field(gt=0)
+    candidate_us: float = Field(gt=0)
+    median_effect: float
+    holm_p: float | None = None
+    detectable: float | None = None
+
+
+class LatencyEvidence(Frozen):
+    """What the latency word rests on: the primary batch by the engine's clock, and everything shown beside it.
+
+    Attributes:
+        margin: The relative margin m.
+        look: Launch pairs at which this was judged; error is spent over the plan's looks.
+        busy: Primary batch, time the device works on a step: sensitive, proves the mechanism.
+        period: Primary batch, time from step to step: what a user waits.
+        client: Primary batch, time per output token at the HTTP client; None if no client time was recorded.
+        secondary: Other batch sizes.
+        notes: What a reader must know before believing the number, one sentence each.
+    """
+
+    margin: float = Field(gt=0)
+    look: int = Field(ge=1)
+    busy: LatencyContrast
+    period: LatencyContrast
+    client: LatencyContrast | None
+    secondary: tuple[LatencyContrast, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class Faster(Frozen):
+    """The candidate's busy time is lower, and its period is not higher by the margin."""
+
+    word: Literal["faster"] = "faster"
+    size: Literal["material", "small", "unclear"]
+    evidence: LatencyEvidence
+
+    @model_validator(mode="after")
+    def _justified(self) -> Self:
+        busy, period, m = self.evidence.busy.interval, self.evidence.period, self.evidence.margin
+        if busy is None or period.interval is None:
+            raise ValueError("faster needs intervals")
+        if not (busy.high < 0 and period.effect < 0 and period.interval.high < m):
+            raise ValueError("faster needs busy's interval below 0 and the period below 0 and not above +m")
+        size = "material" if busy.high < -m else "small" if busy.low > -m else "unclear"
+        if self.size != size:
+            raise ValueError(f"the interval makes the size {size}, not {self.size}")
+        return self
+
+
+class Slower(Frozen):
+    """The candidate is slower by more than the margin, in busy time or in period."""
+
+    word: Literal["slower"] = "slower"
+    evidence: LatencyEvidence
+
+    @model_validator(mode="after")
+    def _justified(self) -> Self:
+        intervals = (self.evidence.busy.interval, self.evidence.period.interval)
+        if not any(interval and interval.low > self.evidence.margin for interval in intervals):
+            raise ValueError("slower needs a lower limit above +m")
+        return self
+
+
+class Equivalent(Frozen):
+    """Both clocks lie within the margin on both sides."""
+
+    word: Literal["equivalent"] = "equivalent"
+    measurably_slower: bool
+    evidence: LatencyEvidence
+
+    @model_validator(mode="after")
+    def _justified(self) -> Self:
+        m = self.evidence.margin
+        for contrast in (self.evidence.busy, self.evidence.period):
+            inside = contrast.equivalence
+            if inside is None or not (-m < inside.low and inside.high < m):
+                raise ValueError(f"equivalent needs the {contrast.metric} equivalence interval inside (-m, +m)")
+        return self
+
+
+class LatencyInconclusive(Frozen):
+    """The evidence decides nothing yet; ``pairs_needed`` would, None where no number of pairs within reach does."""
+
+    word: Literal["inconclusive"] = "inconclusive"
+    why: str
+    pairs_needed: int | None = Field(default=None, ge=1)
+    evidence: LatencyEvidence
+
+
+LatencyVerdict = Annotated[Faster | Slower | Equivalent | LatencyInconclusive, Field(discriminator="word")]
+
+
+class AccuracyEvidence(Frozen):
+    """What the accuracy word rests on. Counts are of questions graded in both arms of the declared pair of passes.
+
+    Attributes:
+        asked: Questions asked.
+        graded: Questions with an answer in both arms of the pair (A1, B1).
+        missing: Questions without an answer in at least one of them.
+        both_correct: Right in both; ``only_baseline``, ``only_candidate`` and ``neither`` likewise.
+        no_answer: Answers, baseline and candidate, from which no final answer could be read (they count as not right).
+        difference_pp: Candidate minus baseline, percentage points.
+        interval_pp: Two-sided interval at the look's level (Tango on one pass, clustered over several).
+        lower_pp: One-sided lower limit compared with -M.
+        p_value: Mid-p McNemar of the declared pair.
+        method: ``tango`` or ``clustered``.
+        passes: Finished passes per arm.
+        matches: Share of identical texts in each comparison of passes: ``A1-B1``, ``A1-A2``, ...
+        outputs_equal: Whether every output of every A-B comparison was identical.
+        control_equal: Whether every output of the A-A control was identical; None without a second pass.
+        output_shift_p: p of the 4-run test; None without two passes in both arms.
+        detectable_pp: Smallest difference that this many questions and discordance would show in 80 % of runs.
+        notes: What a reader must know, one sentence each.
+    """
+
+    asked: int = Field(ge=1)
+    graded: int = Field(ge=0)
+    missing: int = Field(ge=0)
+    both_correct: int = Field(ge=0)
+    only_baseline: int = Field(ge=0)
+    only_candidate: int = Field(ge=0)
+    neither: int = Field(ge=0)
+    no_answer: tuple[int, int]
+    margin_pp: float = Field(gt=0)
+    difference_pp: float
+    interval_pp: Interval
+    lower_pp: float
+    p_value: float = Field(ge=0, le=1)
+    method: Literal["tango", "clustered"]
+    passes: int = Field(ge=1)
+    matches: dict[str, float]
+    outputs_equal: bool
+    control_equal: bool | None
+    output_shift_p: float | None = None
+    detectable_pp: float | None = None
+    notes: tuple[str, ...] = ()
+
+
+class Regression(Frozen):
+    """The candidate answers fewer questions rightly: the whole interval lies below 0."""
+
+    word: Literal["regression"] = "regression"
+    evidence: AccuracyEvidence
+
+    @model_validator(mode="after")
+    def _justified(self) -> Self:
+        if not self.evidence.interval_pp.high < 0:
+            raise ValueError("regression needs an interval below 0")
+        return self
+
+
+class Identical(Frozen):
+    """Every output is equal, and so is the A/A control."""
+
+    word: Literal["identical"] = "identical"
+    evidence: AccuracyEvidence
+
+    @model_validator(mode="after")
+    def _justified(self) -> Self:
+        if not (self.evidence.outputs_equal and self.evidence.control_equal):
+            raise ValueError("identical needs equal outputs and an equal A/A control")
+        return self
+
+
+class Improved(Frozen):
+    """The whole interval lies above 0."""
+
+    word: Literal["improved"] = "improved"
+    evidence: AccuracyEvidence
+
+    @model_validator(mode="after")
+    def _justified(self) -> Self:
+        if not self.evidence.interval_pp.low > 0:
+            raise ValueError("improved needs an interval above 0")
+        return self
+
+
+class NonInferior(Frozen):
+    """The candidate is not worse by the margin."""
+
+    word: Literal["non_inferior"] = "non_inferior"
+    evidence: AccuracyEvidence
+
+    @model_validator(mode="after")
+    def _justified(self) -> Self:
+        if not self.evidence.lower_pp > -self.evidence.margin_pp:
+            raise ValueError("non_inferior needs a lower limit above -M")
+        return self
+
+
+class AccuracyInconclusive(Frozen):
+    """The evidence decides nothing yet; ``passes_needed`` would, None where no number within reach does."""
+
+    word: Literal["inconclusive"] = "inconclusive"
+    why: str
+    passes_needed: int | None = Field(default=None, ge=1)
+    evidence: AccuracyEvidence
+
+
+AccuracyVerdict = Annotated[
+    Regression | Identical | Improved | NonInferior | AccuracyInconclusive, Field(discriminator="word")
+]
+
+
+class TreatmentEvidence(Frozen):
+    """Whether the arms really ran different code: counts per decode step of every kernel or operator that differs."""
+
+    activity: Literal["CPU", "GPU"]
+    active: bool
+    baseline_per_step: dict[str, float]
+    candidate_per_step: dict[str, float]
+
+
+class Ship(Frozen):
+    """Accuracy holds and the candidate is faster."""
+
+    word: Literal["ship"] = "ship"
+
+
+class Neutral(Frozen):
+    """Accuracy holds and the candidate is equivalent."""
+
+    word: Literal["neutral"] = "neutral"
+
+
+class Block(Frozen):
+    """The candidate is worse: ``causes`` names how."""
+
+    word: Literal["block"] = "block"
+    causes: tuple[Literal["regression", "slower", "slower_secondary", "output_shift"], ...] = Field(min_length=1)
+
+
+class Inconclusive(Frozen):
+    """Not decided: ``reasons`` says what is open, one sentence each."""
+
+    word: Literal["inconclusive"] = "inconclusive"
+    reasons: tuple[str, ...] = Field(min_length=1)
+
+
+class TreatmentInactive(Frozen):
+    """Both arms ran the same kernels: whatever was measured says nothing about the change."""
+
+    word: Literal["treatment_inactive"] = "treatment_inactive"
+
+
+InvalidReason = Literal["missing_answers", "clock_gap", "disturbed", "attestation", "no_measurement"]
+
+
+class Invalid(Frozen):
+    """The run cannot be judged, for a named reason."""
+
+    word: Literal["invalid"] = "invalid"
+    reason: InvalidReason
+    detail: str
+
+
+Overall = Annotated[Ship | Neutral | Block | Inconclusive | TreatmentInactive | Invalid, Field(discriminator="word")]
+
+
+class Cost(Frozen):
+    """What the verdict cost: seconds in which an engine of either arm held the device, and launch pairs used."""
+
+    engine_seconds: float = Field(ge=0)
+    launch_pairs: int = Field(ge=0)
+
+
+class Verdict(Frozen):
+    """The answer to one comparison.
+
+    Attributes:
+        headline: What happened, in one plain sentence.
+        how_sure: How sure that is, in one plain sentence.
+        what_to_do: The next step, in one plain sentence.
+    """
+
+    schema_version: Literal[1] = 1
+    overall: Overall
+    headline: str
+    how_sure: str
+    what_to_do: str
+    latency: LatencyVerdict | None
+    accuracy: AccuracyVerdict | None
+    treatment: TreatmentEvidence | None
+    cost: Cost
+
+    @model_validator(mode="after")
+    def _overall_follows(self) -> Self:
+        holds = isinstance(self.accuracy, Identical | Improved | NonInferior)
+        match self.overall:
+            case Ship():
+                justified = holds and isinstance(self.latency, Faster)
+            case Neutral():
+                justified = holds and isinstance(self.latency, Equivalent)
+            case Block():
+                justified = (
+                    isinstance(self.accuracy, Regression)
+                    or isinstance(self.latency, Slower)
+                    or (not {"slower_secondary", "output_shift"}.isdisjoint(self.overall.causes))
+                )
+            case TreatmentInactive():
+                justified = self.treatment is not None and not self.treatment.active
+            case _:
+                justified = True
+        if not justified:
+            raise ValueError(f"{self.overall.word} is not justified by what stands beside it")
+        return self

@@ -1,0 +1,119 @@
+"""What the experiment needs from the world, said as Protocols; the service satisfies them, tests pass fakes.
+
+An engine that cannot do what is asked raises ``EngineFault``; the experiment never catches it to carry on.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from equipoise_evals.model import ArmSpec, Frozen, Plan, Record, Records, Role, SamplingPlan, StepColumns
+from equipoise_evals.model.records import ClientTiming, LaunchRecord, TreatmentRecord
+
+
+class EngineFault(Exception):
+    """An engine did not do what was asked.
+
+    Attributes:
+        role: The arm whose engine it is.
+        stage: What was being done: ``start``, ``attest``, ``warm_up``, ``treatment``, ``gsm8k``, ``decode``, ``stop``.
+        reason: One sentence that says what happened and what to do.
+        log_tail: The last lines of the engine's log.
+    """
+
+    def __init__(self, role: Role, stage: str, reason: str, log_tail: str = "") -> None:
+        super().__init__(f"arm {role}, stage {stage}: {reason}")
+        self.role = role
+        self.stage = stage
+        self.reason = reason
+        self.log_tail = log_tail
+
+
+class Generation(Frozen):
+    """One answer of an engine to one prompt."""
+
+    text: str
+    output_ids: tuple[int, ...]
+    finish_reason: str
+    prompt_tokens: int
+    cached_tokens: int
+
+
+class RequestFailed(Exception):
+    """One request got no answer; it becomes a ``Failed`` answer, never a wrong one."""
+
+
+class Decoded(Frozen):
+    """One block's worth of decoding: the engine's own step clock and the clients' view of the same steps."""
+
+    steps: StepColumns
+    client: tuple[ClientTiming, ...]
+
+
+class Engine(Protocol):
+    """A running, ready engine of one arm."""
+
+    @property
+    def role(self) -> Role:
+        """The arm it plays."""
+        ...
+
+    @property
+    def arm(self) -> ArmSpec:
+        """The arm's specification."""
+        ...
+
+    async def attest(self) -> LaunchRecord:
+        """Read ``/server_info`` and report what this engine says and proves it is."""
+        ...
+
+    async def generate(self, prompt: str, sampling: SamplingPlan) -> Generation:
+        """Answer one prompt; raises ``RequestFailed`` for this request, ``EngineFault`` if the engine is gone."""
+        ...
+
+    async def decode(self, batch: int, prompt_tokens: int, steps: int, seed: int) -> Decoded:
+        """Decode ``steps`` steps of ``batch`` requests together, each after ``prompt_tokens`` random tokens."""
+        ...
+
+    async def count_kernels(self, batch: int, steps: int) -> TreatmentRecord:
+        """Count kernels (or operators) per decode step in a profiler trace of about ``steps`` steps."""
+        ...
+
+
+class Launcher(Protocol):
+    """Starts launch pairs."""
+
+    def launch_pair(
+        self, plan: Plan, pair: int, order: tuple[Role, Role]
+    ) -> AbstractAsyncContextManager[dict[Role, Engine]]:
+        """Start both engines one after the other in ``order``; both are ready inside the context, both gone after it.
+
+        How each engine ended is reported to the recorder that the launcher was built with.
+        """
+        ...
+
+
+class Recorder(Protocol):
+    """Keeps each record durably as it comes."""
+
+    def append(self, record: Record) -> None:
+        """Store one record; when this returns, it survives a crash."""
+        ...
+
+    def records(self) -> Records:
+        """Everything appended so far, in order."""
+        ...
+
+
+class Progress(Protocol):
+    """Hears what is being done, for people who wait."""
+
+    def __call__(self, stage: str, done: int, total: int, detail: str = "") -> None:
+        """Report that ``done`` of ``total`` units of ``stage`` are finished."""
+        ...
+
+
+MonotonicClock = Callable[[], float]
+"""Seconds of a clock that never steps back; ``time.monotonic`` outside tests."""
+
+Prompts = Sequence[str]

@@ -1,0 +1,1 @@
+"""The shell of Equipoise: everything that touches a process, a socket, a clock or a database."""
