@@ -1,0 +1,1 @@
+"""Statistics of paired accuracy and launch-level latency. Pure functions of numbers."""
