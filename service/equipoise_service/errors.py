@@ -1,0 +1,257 @@
+"""Every refusal and fault of the service, as one drawn tree. ``api/problems.py`` puts them on the wire.
+
+::
+
+    EquipoiseError                     title, status, type (the last part of the problem's URI)
+    ├── SettingsError              500  a variable of the environment holds something unusable (stops the process)
+    ├── DataInUse                  500  another service holds the data folder (stops the process)
+    └── Refusal
+        ├── RequestInvalid         422  fields unknown, of the wrong type or out of range; every one is named
+        ├── UnknownPreset          422
+        ├── BatchBeyondEngine      422
+        ├── ModelRefused
+        │   ├── UnknownModel       422
+        │   ├── GatedModel         422
+        │   └── ModelUnavailable   422  known, but not complete here and not reachable
+        ├── QuestionsRefused
+        │   ├── MissingFolder      422
+        │   ├── CorruptLine        422  file and 1-based line named
+        │   ├── EmptyQuestionSet   422
+        │   ├── TooFewQuestions    422
+        │   └── QuestionsUnavailable 422
+        ├── EmptyIdempotencyKey    422
+        ├── IdempotencyConflict    409
+        ├── InvalidCursor          422
+        ├── ComparisonNotFound     404
+        ├── NotFinished            409  a report of something that has no verdict
+        └── AlreadyFinished        409  cancelling what has ended
+
+A constructor takes the facts and writes the sentence, so that no two places word the same refusal differently.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar, NamedTuple
+
+
+class FieldError(NamedTuple):
+    """One thing wrong with one field; ``pointer`` is a JSON pointer into the request (or ``query/name``)."""
+
+    pointer: str
+    detail: str
+
+
+class EquipoiseError(Exception):
+    """The root: everything this service refuses or reports by name."""
+
+    title: ClassVar[str] = "Internal error"
+    status: ClassVar[int] = 500
+    type: ClassVar[str] = "internal"
+
+    def __init__(self, detail: str, fields: Sequence[FieldError] = ()) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.fields = tuple(fields)
+
+
+class SettingsError(EquipoiseError):
+    """A setting cannot be used; ``variable`` is its name in the environment."""
+
+    title = "Unusable setting"
+    type = "settings"
+
+    def __init__(self, variable: str, why: str) -> None:
+        super().__init__(f"{variable}: {why}")
+        self.variable = variable
+
+
+class DataInUse(EquipoiseError):
+    """Another service works in this data folder."""
+
+    title = "Data folder in use"
+    type = "data-in-use"
+
+    def __init__(self, folder: Path, holder: str) -> None:
+        super().__init__(
+            f"the data folder {folder} is in use by {holder}; stop it, or set EQUIPOISE_DATA to another folder"
+        )
+
+
+class Refusal(EquipoiseError):
+    """Something a client asked for and will not get; nothing is broken."""
+
+    title = "Refused"
+    status = 422
+    type = "refused"
+
+
+class RequestInvalid(Refusal):
+    """The request itself is wrong; ``fields`` names every fault at once."""
+
+    title = "Invalid request"
+    type = "invalid-request"
+
+    def __init__(self, fields: Sequence[FieldError]) -> None:
+        super().__init__("; ".join(f"{field.pointer or 'request'}: {field.detail}" for field in fields), fields)
+
+
+class UnknownPreset(Refusal):
+    """No such preset."""
+
+    title = "Unknown preset"
+    type = "unknown-preset"
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        detail = f"there is no preset {name!r}; known: {', '.join(known)}"
+        super().__init__(detail, [FieldError("/preset", detail)])
+
+
+class BatchBeyondEngine(Refusal):
+    """A batch that the engine would never run together."""
+
+    title = "Batch size beyond the engine's limit"
+    type = "batch-beyond-engine"
+
+    def __init__(self, batch: int, limit: int, arm: str) -> None:
+        detail = (
+            f"batch size {batch} is beyond the {limit} requests that arm {arm!r} runs at once "
+            f"(--max-running-requests {limit}); ask for a smaller batch or give both arms a larger limit"
+        )
+        super().__init__(detail, [FieldError("/batch_sizes", detail)])
+
+
+class ModelRefused(Refusal):
+    """The model cannot be measured."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail, [FieldError("/model", detail)])
+
+
+class UnknownModel(ModelRefused):
+    """Neither a folder with a model, nor an id that the hub knows."""
+
+    title = "Unknown model"
+    type = "unknown-model"
+
+
+class GatedModel(ModelRefused):
+    """The hub wants a token, or its terms accepted."""
+
+    title = "Gated model"
+    type = "gated-model"
+
+
+class ModelUnavailable(ModelRefused):
+    """The model exists, but its files are not complete here and could not be fetched."""
+
+    title = "Model unavailable"
+    type = "model-unavailable"
+
+
+class QuestionsRefused(Refusal):
+    """The question set cannot be asked."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail, [FieldError("/questions", detail)])
+
+
+class MissingFolder(QuestionsRefused):
+    """The folder that EQUIPOISE_GSM8K names, or one of its files, is not there."""
+
+    title = "Missing question folder"
+    type = "missing-question-folder"
+
+
+class CorruptLine(QuestionsRefused):
+    """A line of a question file cannot be used; the sentence names file and line."""
+
+    title = "Corrupt question line"
+    type = "corrupt-question-line"
+
+
+class EmptyQuestionSet(QuestionsRefused):
+    """A question file without a question."""
+
+    title = "Empty question set"
+    type = "empty-question-set"
+
+
+class TooFewQuestions(QuestionsRefused):
+    """More questions or worked examples asked for than the set has."""
+
+    title = "Too few questions"
+    type = "too-few-questions"
+
+
+class QuestionsUnavailable(QuestionsRefused):
+    """The set exists, but could not be fetched."""
+
+    title = "Question set unavailable"
+    type = "questions-unavailable"
+
+
+class EmptyIdempotencyKey(Refusal):
+    """An ``Idempotency-Key`` header without a key, or with one longer than is kept."""
+
+    title = "Unusable idempotency key"
+    type = "idempotency-key"
+
+    def __init__(self) -> None:
+        super().__init__("Idempotency-Key must hold 1 to 255 characters; leave the header out to submit without one")
+
+
+class IdempotencyConflict(Refusal):
+    """The same key came before with another body."""
+
+    title = "Idempotency key reused"
+    status = 409
+    type = "idempotency-conflict"
+
+    def __init__(self, key: str, comparison_id: str) -> None:
+        super().__init__(
+            f"Idempotency-Key {key!r} already submitted comparison {comparison_id} with another body; use a new key"
+        )
+
+
+class InvalidCursor(Refusal):
+    """A cursor that this service did not give out."""
+
+    title = "Invalid cursor"
+    type = "invalid-cursor"
+
+    def __init__(self, cursor: str) -> None:
+        detail = f"{cursor!r} is not a cursor of this list; start again without one"
+        super().__init__(detail, [FieldError("query/cursor", detail)])
+
+
+class ComparisonNotFound(Refusal):
+    """No comparison has this id."""
+
+    title = "Comparison not found"
+    status = 404
+    type = "comparison-not-found"
+
+    def __init__(self, comparison_id: str) -> None:
+        super().__init__(f"there is no comparison {comparison_id!r}")
+
+
+class NotFinished(Refusal):
+    """A report was asked for of a comparison that has no verdict."""
+
+    title = "No verdict"
+    status = 409
+    type = "no-verdict"
+
+    def __init__(self, comparison_id: str, status: str) -> None:
+        super().__init__(f"comparison {comparison_id} is {status} and has no verdict to report")
+
+
+class AlreadyFinished(Refusal):
+    """A comparison that has ended cannot be cancelled."""
+
+    title = "Already finished"
+    status = 409
+    type = "already-finished"
+
+    def __init__(self, comparison_id: str, status: str) -> None:
+        super().__init__(f"comparison {comparison_id} is already {status}")

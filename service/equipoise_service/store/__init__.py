@@ -1,0 +1,28 @@
+"""The store: comparisons, what was observed in them and what happened, in one SQL database.
+
+Durable before acknowledged. It knows no engine, no HTTP and no statistics; it never changes a finished comparison.
+"""
+
+from equipoise_service.store.comparisons import Comparisons, ListFilter, NewComparison, Page, Stored, StoredError
+from equipoise_service.store.database import Database, open_database
+from equipoise_service.store.events import Event, Events
+from equipoise_service.store.records import RecordParts, StoredRecorder
+from equipoise_service.store.status import FINAL, InvalidTransition, Status
+
+__all__ = [
+    "FINAL",
+    "Comparisons",
+    "Database",
+    "Event",
+    "Events",
+    "InvalidTransition",
+    "ListFilter",
+    "NewComparison",
+    "Page",
+    "RecordParts",
+    "Status",
+    "Stored",
+    "StoredError",
+    "StoredRecorder",
+    "open_database",
+]

@@ -1,0 +1,90 @@
+"""One database, opened by its URL and brought to the newest schema: readers in parallel, one writer at a time."""
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import alembic.command
+from alembic.config import Config
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import make_url
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.pool import ConnectionPoolEntry
+
+BUSY_TIMEOUT_MS = 10_000
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+
+class Database:
+    """Connections for reading and for writing; every write is one transaction, and one at a time in this process."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._writer = threading.Lock()
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A connection whose statements all see the same state of the database."""
+        with self.engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """A connection that has the write lock from its first statement; commits on leaving, rolls back on an error."""
+        with self._writer, self.engine.connect() as plain:
+            connection = plain.execution_options(equipoise_writes=True)
+            with connection.begin():
+                yield connection
+
+    def close(self) -> None:
+        """Close every connection."""
+        self.engine.dispose()
+
+
+def open_database(url: str) -> Database:
+    """Open the database, creating its folder and migrating it to the newest schema.
+
+    Args:
+        url: SQLAlchemy URL. A SQLite file gets WAL, foreign keys and a busy timeout.
+    """
+    parsed = make_url(url)
+    if parsed.get_backend_name() == "sqlite" and parsed.database:
+        Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+    engine = create_engine(parsed)
+    if engine.dialect.name == "sqlite":
+        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+    database = Database(engine)
+    migrate(database)
+    return database
+
+
+def migrate(database: Database, revision: str = "head") -> None:
+    """Bring the schema to ``revision``; a database that is already there is left alone."""
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    with database.write() as connection:
+        config.attributes["connection"] = connection
+        alembic.command.upgrade(config, revision)
+
+
+def _prepare_sqlite(connection: DBAPIConnection, entry: ConnectionPoolEntry) -> None:
+    del entry
+    # The driver's own idea of when a transaction begins is switched off; _begin_sqlite says it.
+    assert isinstance(connection, sqlite3.Connection)  # noqa: S101 - tells mypy which driver the listener is for
+    connection.isolation_level = None
+    for pragma in (
+        "journal_mode=WAL",
+        "synchronous=FULL",  # what was acknowledged survives a power cut, too
+        "foreign_keys=ON",
+        f"busy_timeout={BUSY_TIMEOUT_MS}",
+    ):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    # IMMEDIATE: a transaction that reads first and writes later would fail as "locked" without waiting.
+    writes = connection.get_execution_options().get("equipoise_writes", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

@@ -1,0 +1,76 @@
+"""What happened in a comparison, numbered from 1 without gaps: the source of every progress display.
+
+Events are in the database, so a listener that comes back, or a service that restarts, misses none.
+"""
+
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from pydantic import JsonValue, TypeAdapter
+from sqlalchemy import Connection, func, insert, select
+
+from equipoise_service.store.database import Database
+from equipoise_service.store.tables import events
+
+Payload = dict[str, JsonValue]
+_PAYLOAD: TypeAdapter[Payload] = TypeAdapter(Payload)
+
+
+class Event(NamedTuple):
+    """One event; ``payload`` is JSON text."""
+
+    seq: int
+    at: datetime
+    kind: str
+    payload: str
+
+
+def add_event(connection: Connection, comparison_id: str, kind: str, payload: Payload) -> int:
+    """Append one event inside a transaction of the caller's and return its number."""
+    last = connection.scalar(select(func.max(events.c.seq)).where(events.c.comparison_id == comparison_id))
+    seq = (last or 0) + 1
+    connection.execute(
+        insert(events).values(
+            comparison_id=comparison_id,
+            seq=seq,
+            at=datetime.now(UTC),
+            kind=kind,
+            payload=_PAYLOAD.dump_json(payload).decode(),
+        )
+    )
+    return seq
+
+
+class Events:
+    """Reading and appending events."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def append(self, comparison_id: str, kind: str, payload: Payload) -> int:
+        """Append one event durably and return its number."""
+        with self._database.write() as connection:
+            return add_event(connection, comparison_id, kind, payload)
+
+    def after(self, comparison_id: str, seq: int, limit: int = 500) -> list[Event]:
+        """Up to ``limit`` events that follow number ``seq``, in order."""
+        query = (
+            select(events.c.seq, events.c.at, events.c.kind, events.c.payload)
+            .where(events.c.comparison_id == comparison_id, events.c.seq > seq)
+            .order_by(events.c.seq)
+            .limit(limit)
+        )
+        with self._database.read() as connection:
+            return [Event(*row) for row in connection.execute(query)]
+
+    def latest(self, comparison_id: str, kind: str) -> Event | None:
+        """The newest event of one kind, if there is one."""
+        query = (
+            select(events.c.seq, events.c.at, events.c.kind, events.c.payload)
+            .where(events.c.comparison_id == comparison_id, events.c.kind == kind)
+            .order_by(events.c.seq.desc())
+            .limit(1)
+        )
+        with self._database.read() as connection:
+            row = connection.execute(query).first()
+        return Event(*row) if row else None

@@ -1,0 +1,1 @@
+"""Alembic's folder: one revision a file, run by ``store.database.migrate`` at every start."""
