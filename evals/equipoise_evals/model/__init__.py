@@ -12,6 +12,7 @@ from equipoise_evals.model.plan import (
     Question,
     QuestionPlan,
     SamplingPlan,
+    looks_up_to,
 )
 from equipoise_evals.model.records import (
     Answer,
@@ -116,4 +117,5 @@ __all__ = [
     "TreatmentInactive",
     "TreatmentRecord",
     "Verdict",
+    "looks_up_to",
 ]

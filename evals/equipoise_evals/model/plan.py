@@ -109,6 +109,16 @@ class LatencyPlan(Frozen):
         return self
 
 
+LOOKS = (3, 4, 5, 6, 8, 10)
+"""Launch pairs after which a run may stop. Below 3 pairs a t interval is too wide to decide anything."""
+
+
+def looks_up_to(pairs_max: int) -> tuple[int, ...]:
+    """The looks of a plan of at most ``pairs_max`` launch pairs; the last pair is always a look if there are 3."""
+    looks = [look for look in LOOKS if look < pairs_max]
+    return (*looks, pairs_max) if pairs_max >= LOOKS[0] else ()
+
+
 class Plan(Frozen):
     """A comparison, resolved: the launcher, the runner and the judge read this and nothing else.
 

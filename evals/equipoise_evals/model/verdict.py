@@ -281,7 +281,7 @@ class Block(Frozen):
     """The candidate is worse: ``causes`` names how."""
 
     word: Literal["block"] = "block"
-    causes: tuple[Literal["regression", "slower", "slower_secondary", "output_shift"], ...] = Field(min_length=1)
+    causes: tuple[Literal["regression", "slower", "output_shift"], ...] = Field(min_length=1)
 
 
 class Inconclusive(Frozen):
@@ -349,7 +349,7 @@ class Verdict(Frozen):
                 justified = (
                     isinstance(self.accuracy, Regression)
                     or isinstance(self.latency, Slower)
-                    or (not {"slower_secondary", "output_shift"}.isdisjoint(self.overall.causes))
+                    or ("output_shift" in self.overall.causes)
                 )
             case TreatmentInactive():
                 justified = self.treatment is not None and not self.treatment.active

@@ -1,0 +1,154 @@
+"""The experiment, as one straight line. It knows engines, a clock and a recorder only by their ports."""
+
+from collections.abc import Mapping, Sequence
+
+from equipoise_evals.decode.schedule import launch_order, planned_blocks
+from equipoise_evals.gsm8k.passes import run_pass
+from equipoise_evals.gsm8k.prompt import Prompt
+from equipoise_evals.judge import judge
+from equipoise_evals.judge.treatment import judge_treatment
+from equipoise_evals.model import (
+    ROLES,
+    AskedQuestion,
+    BlockRecord,
+    Invalid,
+    LatencyInconclusive,
+    Plan,
+    QuestionsRecord,
+    Regression,
+    Role,
+    TreatmentInactive,
+    TreatmentRecord,
+    Verdict,
+)
+from equipoise_evals.ports import Engine, Launcher, MonotonicClock, Progress, Recorder
+
+TRACED_STEPS = 8
+"""Decode steps in a profiler trace: enough to tell a fill per step from the trace's edges."""
+
+Engines = Mapping[Role, Engine]
+
+
+class World:
+    """What the experiment is given of the world: a launcher, a clock, a recorder and somebody who listens."""
+
+    def __init__(self, launcher: Launcher, clock: MonotonicClock, recorder: Recorder, progress: Progress) -> None:
+        self.launcher = launcher
+        self.clock = clock
+        self.recorder = recorder
+        self.progress = progress
+
+
+async def run_comparison(plan: Plan, prompts: Sequence[Prompt], world: World) -> Verdict:
+    """Measure launch pairs until the plan is decided, then judge what was recorded.
+
+    Args:
+        plan: What is measured, and when a look may end it.
+        prompts: The prompts of the accuracy half, in the order asked; empty without one.
+        world: Launcher, clock, recorder, progress.
+
+    Raises:
+        EngineFault: an engine did not do what was asked; everything recorded before stays recorded.
+    """
+    world.recorder.append(questions_record(prompts))
+    for pair in range(1, plan.pairs_max + 1):
+        world.progress("launch", pair - 1, plan.pairs_max, f"starting launch pair {pair}")
+        async with world.launcher.launch_pair(plan, pair, launch_order(plan, pair)) as engines:
+            await warm_up(engines, plan, world)
+            await attest(engines, world)
+            if await treatment_is_live(engines, plan, pair, world):
+                await measure_accuracy(engines, plan, prompts, pair, world)
+                await measure_latency(engines, plan, pair, world)
+                await verify_guards(engines)
+        world.progress("launch", pair, plan.pairs_max, f"launch pair {pair} finished")
+        verdict = judge(world.recorder.records(), plan)
+        if is_decided(verdict, plan, pair):
+            break
+    return verdict
+
+
+def questions_record(prompts: Sequence[Prompt]) -> QuestionsRecord:
+    """The questions asked and the digests of their prompts, for the record."""
+    return QuestionsRecord(
+        asked=tuple(AskedQuestion(question=prompt.question, prompt_sha256=prompt.sha256) for prompt in prompts)
+    )
+
+
+async def warm_up(engines: Engines, plan: Plan, world: World) -> None:
+    """Decode one unrecorded block per batch size in each engine, so that nothing is compiled in a timed block."""
+    batches = plan.latency.batch_sizes if plan.latency else (1,)
+    tokens, steps = (plan.latency.prompt_tokens, plan.latency.warmup_steps) if plan.latency else (16, 8)
+    for done, batch in enumerate(batches):
+        world.progress("warm_up", done, len(batches), f"batch {batch}")
+        for role in ROLES:
+            await engines[role].decode(batch, tokens, steps, seed=plan.seed)
+
+
+async def attest(engines: Engines, world: World) -> None:
+    """Record what each engine proves it is. A missing or wrong attestation raises ``EngineFault``."""
+    for role in ROLES:
+        world.recorder.append(await engines[role].attest())
+
+
+async def verify_guards(engines: Engines) -> None:
+    """Ask each engine once more, after the work and before its stop: a tripped guard raises ``EngineFault``."""
+    for role in ROLES:
+        await engines[role].attest()
+
+
+async def treatment_is_live(engines: Engines, plan: Plan, pair: int, world: World) -> bool:
+    """Count fills per decode step in both engines of the first pair; False ends the run before it costs more."""
+    if pair == 1:
+        batch = plan.latency.primary_batch if plan.latency else 1
+        for done, role in enumerate(ROLES):
+            world.progress("treatment", done, len(ROLES), f"tracing arm {role}")
+            world.recorder.append(await engines[role].count_kernels(batch, TRACED_STEPS))
+    evidence = judge_treatment(world.recorder.records().of(TreatmentRecord))
+    return plan.declared_aa or (evidence is not None and evidence.active)
+
+
+async def measure_accuracy(engines: Engines, plan: Plan, prompts: Sequence[Prompt], pair: int, world: World) -> None:
+    """One greedy pass per arm over the same questions, in the order in which the engines were started."""
+    if plan.accuracy is None or pair > plan.accuracy.passes_max:
+        return
+    for role in launch_order(plan, pair):
+        world.recorder.append(
+            await run_pass(engines[role], plan.accuracy, prompts, pair=pair, clock=world.clock, progress=world.progress)
+        )
+
+
+async def measure_latency(engines: Engines, plan: Plan, pair: int, world: World) -> None:
+    """Decode blocks in ABBA / BAAB order at each batch size."""
+    if plan.latency is None:
+        return
+    blocks = list(planned_blocks(plan.latency, pair))
+    for block in blocks:
+        world.progress("decode", block.sequence - 1, len(blocks), f"arm {block.role}, batch {block.batch}")
+        seed = plan.seed + 1_000 * pair + block.quad
+        decoded = await engines[block.role].decode(
+            block.batch, plan.latency.prompt_tokens, plan.latency.steps_per_block, seed=seed
+        )
+        world.recorder.append(
+            BlockRecord(
+                pair=pair,
+                role=block.role,
+                batch=block.batch,
+                quad=block.quad,
+                position=block.position,
+                sequence=block.sequence,
+                steps=decoded.steps,
+                client=decoded.client,
+            )
+        )
+    world.progress("decode", len(blocks), len(blocks))
+
+
+def is_decided(verdict: Verdict, plan: Plan, pairs: int) -> bool:
+    """Whether a look may end the run: nothing more that the plan would still measure can be waited for."""
+    if isinstance(verdict.overall, TreatmentInactive | Invalid) or isinstance(verdict.accuracy, Regression):
+        return True
+    latency_open = plan.latency is not None and (
+        pairs not in plan.looks or verdict.latency is None or isinstance(verdict.latency, LatencyInconclusive)
+    )
+    accuracy_open = plan.accuracy is not None and pairs < plan.accuracy.passes_max
+    return not latency_open and not accuracy_open

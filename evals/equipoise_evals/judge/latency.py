@@ -1,0 +1,203 @@
+"""The latency word. The unit is the launch pair; the rule is that of the design: the first word that holds wins."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from statistics import fmean, stdev
+from typing import Literal
+
+from scipy.stats import t as student_t
+
+from equipoise_evals.judge.contrasts import PairContrast, pair_contrasts
+from equipoise_evals.judge.levels import LookLevels, look_levels
+from equipoise_evals.model import (
+    BlockRecord,
+    Equivalent,
+    Faster,
+    Interval,
+    LatencyContrast,
+    LatencyEvidence,
+    LatencyInconclusive,
+    LatencyPlan,
+    LatencyVerdict,
+    Metric,
+    Plan,
+    Slower,
+)
+from equipoise_evals.stats.latency import ratio_interval
+from equipoise_evals.stats.multiple import holm
+
+Size = Literal["material", "small", "unclear"]
+
+PAIRS_WITHIN_REACH = 200
+POWER = 0.8
+
+
+def judge_latency(plan: Plan, latency: LatencyPlan, blocks: Sequence[BlockRecord]) -> LatencyVerdict | None:
+    """The word on latency, or None before the first complete launch pair.
+
+    Raises ``UnusableQuadError`` where blocks were recorded but cannot be compared.
+    """
+    evidence = _evidence(plan, latency, blocks)
+    return None if evidence is None else _word(plan, evidence)
+
+
+def _evidence(plan: Plan, latency: LatencyPlan, blocks: Sequence[BlockRecord]) -> LatencyEvidence | None:
+    primary = pair_contrasts(blocks, latency, "busy", latency.primary_batch)
+    if not primary:
+        return None
+    levels = look_levels(plan, len(primary))
+
+    def contrast(metric: Metric, batch: int) -> LatencyContrast:
+        return _contrast(pair_contrasts(blocks, latency, metric, batch), metric, batch, levels)
+
+    others = [batch for batch in latency.batch_sizes if batch != latency.primary_batch]
+    secondary = [contrast(metric, batch) for batch in others for metric in ("busy", "period")]
+    return LatencyEvidence(
+        margin=latency.margin,
+        look=len(primary),
+        busy=_contrast(primary, "busy", latency.primary_batch, levels),
+        period=contrast("period", latency.primary_batch),
+        client=contrast("client_tpot", latency.primary_batch) if all(block.client for block in blocks) else None,
+        secondary=_with_holm(secondary, latency.margin),
+    )
+
+
+def _contrast(pairs: Sequence[PairContrast], metric: Metric, batch: int, levels: LookLevels) -> LatencyContrast:
+    logs = [pair.log_ratio for pair in pairs]
+    sd = stdev(logs) if len(logs) > 1 else None
+    return LatencyContrast(
+        metric=metric,
+        batch=batch,
+        pairs=len(pairs),
+        effect=math.expm1(fmean(logs)),
+        interval=_interval(logs, levels.difference),
+        equivalence=_interval(logs, levels.equivalence),
+        launch_sd=sd,
+        per_pair=tuple(math.expm1(log) for log in logs),
+        baseline_us=fmean(pair.baseline_us for pair in pairs),
+        candidate_us=fmean(pair.candidate_us for pair in pairs),
+        median_effect=math.expm1(fmean(pair.median_log_ratio for pair in pairs)),
+        detectable=None if sd is None else _detectable(sd, len(logs), levels.difference),
+    )
+
+
+def _interval(logs: Sequence[float], level: float) -> Interval | None:
+    if len(logs) < 2:
+        return None
+    fitted = ratio_interval(logs, confidence=level)
+    return Interval(low=fitted.low - 1, high=fitted.high - 1, level=level)
+
+
+def _detectable(sd: float, pairs: int, level: float) -> float:
+    """Effect that a two-sided t test at this level would find in 80 % of runs: (t_level + t_power) sd / sqrt(R)."""
+    quantiles = student_t.ppf((1 + level) / 2, pairs - 1) + student_t.ppf(POWER, pairs - 1)
+    return math.expm1(float(quantiles) * sd / math.sqrt(pairs))
+
+
+def _with_holm(contrasts: Iterable[LatencyContrast], margin: float) -> tuple[LatencyContrast, ...]:
+    """Secondary contrasts with p for 'not slower than +m', adjusted within the family."""
+    family = list(contrasts)
+    p_values = [_p_slower(contrast, margin) for contrast in family]
+    if not family or any(p is None for p in p_values):
+        return tuple(family)
+    adjusted = holm([p for p in p_values if p is not None])
+    return tuple(c.model_copy(update={"holm_p": p}) for c, p in zip(family, adjusted, strict=True))
+
+
+def _p_slower(contrast: LatencyContrast, margin: float) -> float | None:
+    """One-sided p of H0: the true ratio is at most 1 + m. None below two pairs."""
+    if contrast.launch_sd is None:
+        return None
+    excess = math.log1p(contrast.effect) - math.log1p(margin)
+    if contrast.launch_sd == 0:
+        return 0.0 if excess > 0 else 1.0
+    return float(student_t.sf(excess / (contrast.launch_sd / math.sqrt(contrast.pairs)), contrast.pairs - 1))
+
+
+def _word(plan: Plan, evidence: LatencyEvidence) -> LatencyVerdict:
+    if evidence.look not in plan.looks:
+        return LatencyInconclusive(
+            why=_no_look(plan, evidence.look), pairs_needed=_next_look(plan, evidence.look), evidence=evidence
+        )
+    busy, period, m = evidence.busy, evidence.period, evidence.margin
+    if _is_slower(busy, m) or _is_slower(period, m):
+        return Slower(evidence=evidence)
+    if size := _faster_size(busy, period, m):
+        return Faster(size=size, evidence=evidence)
+    if _is_equivalent(busy, m) and _is_equivalent(period, m):
+        return Equivalent(measurably_slower=any(_lies_above_zero(c) for c in (busy, period)), evidence=evidence)
+    return LatencyInconclusive(
+        why=_why_open(busy, period, m), pairs_needed=_pairs_needed(plan, evidence), evidence=evidence
+    )
+
+
+def _is_slower(contrast: LatencyContrast, m: float) -> bool:
+    return contrast.interval is not None and contrast.interval.low > m
+
+
+def _faster_size(busy: LatencyContrast, period: LatencyContrast, m: float) -> Size | None:
+    """How much faster, or None if it is not shown to be."""
+    if busy.interval is None or period.interval is None:
+        return None
+    if not (busy.interval.high < 0 and period.effect < 0 and period.interval.high < m):
+        return None
+    return "material" if busy.interval.high < -m else "small" if busy.interval.low > -m else "unclear"
+
+
+def _is_equivalent(contrast: LatencyContrast, m: float) -> bool:
+    inside = contrast.equivalence
+    return inside is not None and -m < inside.low and inside.high < m
+
+
+def _lies_above_zero(contrast: LatencyContrast) -> bool:
+    return contrast.interval is not None and contrast.interval.low > 0
+
+
+def _no_look(plan: Plan, pairs: int) -> str:
+    if not plan.looks:
+        return f"{pairs} of at most {plan.pairs_max} launch pairs: at least 3 are needed to decide"
+    return f"{pairs} launch pairs finished; the next look is planned at {_next_look(plan, pairs)}"
+
+
+def _next_look(plan: Plan, pairs: int) -> int:
+    return next((look for look in plan.looks if look > pairs), max(3, pairs + 1))
+
+
+def _why_open(busy: LatencyContrast, period: LatencyContrast, m: float) -> str:
+    if busy.interval and busy.interval.high < 0:
+        return f"busy time is lower, but the period is not shown to stay below +{m:.2%}"
+    if busy.interval and busy.interval.low > 0:
+        return f"measurably slower, but not shown to be by more or by less than {m:.2%}"
+    return f"the interval holds both 0 and values beyond the margin of {m:.2%}, or is too wide for it"
+
+
+def _pairs_needed(plan: Plan, evidence: LatencyEvidence) -> int | None:
+    """Fewest pairs at which a word would hold if the estimates and the launch SD stayed as they are."""
+    levels = look_levels(plan, evidence.look)
+    return next(
+        (pairs for pairs in range(evidence.look + 1, PAIRS_WITHIN_REACH + 1) if _would_decide(evidence, pairs, levels)),
+        None,
+    )
+
+
+def _would_decide(evidence: LatencyEvidence, pairs: int, levels: LookLevels) -> bool:
+    busy, period = (_extrapolated(c, pairs, levels) for c in (evidence.busy, evidence.period))
+    m = evidence.margin
+    rules: tuple[Callable[[], bool], ...] = (
+        lambda: _is_slower(busy, m) or _is_slower(period, m),
+        lambda: _faster_size(busy, period, m) is not None,
+        lambda: _is_equivalent(busy, m) and _is_equivalent(period, m),
+    )
+    return any(rule() for rule in rules)
+
+
+def _extrapolated(contrast: LatencyContrast, pairs: int, levels: LookLevels) -> LatencyContrast:
+    centre, sd = math.log1p(contrast.effect), contrast.launch_sd or 0.0
+
+    def at(level: float) -> Interval:
+        half = float(student_t.ppf((1 + level) / 2, pairs - 1)) * sd / math.sqrt(pairs)
+        return Interval(low=math.expm1(centre - half), high=math.expm1(centre + half), level=level)
+
+    return contrast.model_copy(
+        update={"pairs": pairs, "interval": at(levels.difference), "equivalence": at(levels.equivalence)}
+    )

@@ -1,0 +1,90 @@
+"""The overall word, from the words of the halves. Validity stands first, then whether the treatment was live."""
+
+from equipoise_evals.model import (
+    AccuracyInconclusive,
+    AccuracyVerdict,
+    Block,
+    Equivalent,
+    Faster,
+    Identical,
+    Improved,
+    Inconclusive,
+    Invalid,
+    LatencyInconclusive,
+    LatencyVerdict,
+    Neutral,
+    NonInferior,
+    Overall,
+    Plan,
+    Regression,
+    Ship,
+    Slower,
+    TreatmentEvidence,
+    TreatmentInactive,
+)
+
+
+def judge_overall(
+    plan: Plan,
+    invalid: Invalid | None,
+    treatment: TreatmentEvidence | None,
+    *,
+    accuracy: AccuracyVerdict | None,
+    latency: LatencyVerdict | None,
+) -> Overall:
+    """The overall word. A half that was not measured can hold nothing up, so it never ships."""
+    if invalid:
+        return invalid
+    if treatment and not treatment.active and not plan.declared_aa:
+        return TreatmentInactive()
+    causes = _causes(accuracy, latency)
+    if causes:
+        return causes
+    open_questions = _open_questions(plan, treatment, accuracy, latency)
+    if open_questions:
+        return Inconclusive(reasons=open_questions)
+    return Ship() if isinstance(latency, Faster) else Neutral()
+
+
+def _causes(accuracy: AccuracyVerdict | None, latency: LatencyVerdict | None) -> Block | None:
+    if isinstance(accuracy, Regression):
+        return Block(causes=("regression", "slower") if isinstance(latency, Slower) else ("regression",))
+    return Block(causes=("slower",)) if isinstance(latency, Slower) else None
+
+
+def _open_questions(
+    plan: Plan,
+    treatment: TreatmentEvidence | None,
+    accuracy: AccuracyVerdict | None,
+    latency: LatencyVerdict | None,
+) -> tuple[str, ...]:
+    """What still stands between the evidence and ``ship`` or ``neutral``, one sentence each."""
+    reasons = []
+    if treatment is None:
+        reasons.append("whether the treatment was live has not been shown")
+    match accuracy:
+        case Identical() | Improved() | NonInferior():
+            pass
+        case AccuracyInconclusive():
+            reasons.append(f"accuracy: {accuracy.why}")
+        case _:
+            reasons.append("accuracy was not measured" if plan.accuracy is None else "accuracy has no finished pass")
+    match latency:
+        case Faster() | Equivalent():
+            reasons.extend(_slower_elsewhere(latency))
+        case LatencyInconclusive():
+            reasons.append(f"latency: {latency.why}")
+        case _:
+            reasons.append("latency was not measured" if plan.latency is None else "latency has no finished pair")
+    return tuple(reasons)
+
+
+def _slower_elsewhere(latency: Faster | Equivalent) -> list[str]:
+    """Secondary batch sizes that are slower by more than the margin, after Holm's correction."""
+    return [
+        f"at batch {contrast.batch} the {contrast.metric} is slower by more than {latency.evidence.margin:.2%}"
+        for contrast in latency.evidence.secondary
+        if contrast.holm_p is not None
+        and contrast.interval is not None
+        and contrast.holm_p < (1 - contrast.interval.level) / 2
+    ]
