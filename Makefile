@@ -1,0 +1,80 @@
+# Two commands are enough: `make compare` runs the main job, `make test` the tests. Each sets up what it needs.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+UV_VERSION := 0.13.9
+BIN := .venv/bin
+
+export EQUIPOISE_CACHE ?= $(HOME)/.cache/equipoise
+
+.PHONY: help
+help: ## Show this list
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
+
+# --- Environments --------------------------------------------------------------------------------------------------
+
+.venv/.ready: uv.lock pyproject.toml evals/pyproject.toml service/pyproject.toml
+	@test -x $(BIN)/uv || { $(PYTHON) -m venv .venv && $(BIN)/python -m pip install -q --disable-pip-version-check uv==$(UV_VERSION); }
+	@$(BIN)/uv sync -q --frozen
+	@touch $@
+
+.PHONY: venv
+venv: .venv/.ready ## Make .venv: service and evals, without torch (seconds)
+
+.PHONY: setup
+setup: .venv/.ready ## Set everything up: .venv, the engine environment, the plugin, the embedded model (minutes, once)
+	@$(BIN)/equipoise setup
+
+.PHONY: lock
+lock: .venv/.ready ## Resolve the lock files again
+	@$(BIN)/uv lock
+	@$(BIN)/uv pip compile -q --python-version 3.11 --python-platform x86_64-manylinux_2_36 --generate-hashes \
+		--no-header --no-annotate backends/engine.in -o backends/engine.lock
+
+# --- The main job --------------------------------------------------------------------------------------------------
+
+MODEL ?=
+COMPARE ?=
+
+.PHONY: compare
+compare: setup ## Compare both arms on this machine; MODEL= a hub id or a folder, COMPARE= further options
+	@$(BIN)/equipoise compare $(if $(MODEL),--model '$(MODEL)') $(COMPARE); code=$$?; \
+	if [ $$code -le 2 ]; then exit 0; else exit $$code; fi
+
+.PHONY: gate
+gate: setup ## The same as a gate: fails on anything but ship and neutral, writes gate.json
+	@$(BIN)/equipoise gate $(if $(MODEL),--model '$(MODEL)') $(COMPARE); code=$$?; echo "equipoise gate: exit code $$code"; exit $$code
+
+.PHONY: demo
+demo: .venv/.ready ## A decisive verdict from simulated engines, in at most a minute
+	@$(BIN)/python -m tests.fakes.demo
+
+.PHONY: serve
+serve: setup ## Run the service and its dashboard on 127.0.0.1
+	@$(BIN)/equipoise serve
+
+# --- Checks and tests ----------------------------------------------------------------------------------------------
+
+.PHONY: check
+check: .venv/.ready ## Format, lint, types, import contracts, schemas
+	@$(BIN)/ruff format --check -q .
+	@$(BIN)/ruff check -q .
+	@$(BIN)/mypy
+	@PYTHONPATH=backends $(BIN)/lint-imports
+
+.PHONY: test
+test: setup check ## Set everything up and run every test that this machine can run
+	@$(BIN)/python -m pytest
+	@$(MAKE) --no-print-directory test-backends
+
+.PHONY: test-backends
+test-backends: setup ## The plugin's own tests, inside the engine environment
+	@$(BIN)/equipoise setup --print engine-python | { read -r engine; PYTHONPATH=backends "$$engine" -m pytest -q -c tests/backends/pytest.ini tests/backends; }
+
+.PHONY: schemas
+schemas: .venv/.ready ## Write the published JSON schemas of records, plan and verdict
+	@$(BIN)/python -m equipoise_service.schemas docs/schemas
+
+.PHONY: clean
+clean: ## Remove .venv and caches of the checkout; the shared cache stays
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
