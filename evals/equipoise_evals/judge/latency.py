@@ -85,6 +85,8 @@ def _interval(logs: Sequence[float], level: float) -> Interval | None:
     if len(logs) < 2:
         return None
     fitted = ratio_interval(logs, confidence=level)
+    if not math.isfinite(fitted.high):
+        return None  # two wildly different pairs at a strict level bound nothing
     return Interval(low=fitted.low - 1, high=fitted.high - 1, level=level)
 
 
