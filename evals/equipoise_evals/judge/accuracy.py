@@ -1,27 +1,23 @@
-"""The accuracy word, from the answers as recorded. An answer that is missing is never a wrong one."""
+"""The accuracy word, from graded passes. Questions without an answer in both arms are counted apart."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import combinations
 
 from scipy.stats import norm
 
-from equipoise_evals.gsm8k.grade import grade
+from equipoise_evals.judge.grades import GradedPass
 from equipoise_evals.model import (
+    ROLES,
     AccuracyEvidence,
     AccuracyInconclusive,
     AccuracyPlan,
     AccuracyVerdict,
-    Answered,
-    Frozen,
     Identical,
     Improved,
     Interval,
     NonInferior,
-    PassRecord,
     Plan,
-    QuestionsRecord,
     Regression,
-    Role,
 )
 from equipoise_evals.stats.paired import mcnemar, tango_interval
 
@@ -30,53 +26,19 @@ FEW_QUESTIONS = 300
 """Below this many questions, even full agreement leaves the lower limit outside a margin of 1 pp."""
 
 
-class Graded(Frozen):
-    """One pass: right or not right per answered question, and the text of each."""
-
-    name: str
-    right: dict[int, bool]
-    texts: dict[int, str]
-    no_answer: int
-    asked: int
-
-
-def judge_accuracy(
-    plan: Plan, accuracy: AccuracyPlan, questions: QuestionsRecord, passes: Sequence[PassRecord]
-) -> AccuracyVerdict | None:
+def judge_accuracy(plan: Plan, accuracy: AccuracyPlan, passes: Sequence[GradedPass]) -> AccuracyVerdict | None:
     """The word on accuracy, or None before both arms have a pass with at least one question answered in both."""
-    golds = {asked.question.id: asked.question.gold for asked in questions.asked}
-    graded: dict[Role, list[Graded]] = {
-        role: [
-            _graded(f"{role}{number}", record, golds)
-            for number, record in enumerate((p for p in passes if p.role == role), start=1)
-        ]
-        for role in ("A", "B")
-    }
-    if not graded["A"] or not graded["B"]:
+    baseline, candidate = ([graded for graded in passes if graded.role == role] for role in ROLES)
+    if not baseline or not candidate:
         return None
-    evidence = _evidence(plan, accuracy, graded)
+    evidence = _evidence(plan, accuracy, baseline, candidate)
     return None if evidence is None else _word(accuracy, evidence)
 
 
-def missing_share(passes: Sequence[PassRecord]) -> float:
-    """Largest share of questions without an answer in any pass."""
-    return max((sum(a.state == "error" for a in p.answers) / len(p.answers) for p in passes if p.answers), default=0.0)
-
-
-def _graded(name: str, record: PassRecord, golds: Mapping[int, str]) -> Graded:
-    answered = [answer for answer in record.answers if isinstance(answer, Answered)]
-    grades = {answer.question_id: grade(answer.text, golds[answer.question_id]) for answer in answered}
-    return Graded(
-        name=name,
-        right={question: result.state == "correct" for question, result in grades.items()},
-        texts={answer.question_id: answer.text for answer in answered},
-        no_answer=sum(result.state == "no_answer" for result in grades.values()),
-        asked=len(record.answers),
-    )
-
-
-def _evidence(plan: Plan, accuracy: AccuracyPlan, graded: Mapping[Role, list[Graded]]) -> AccuracyEvidence | None:
-    first_a, first_b = graded["A"][0], graded["B"][0]
+def _evidence(
+    plan: Plan, accuracy: AccuracyPlan, baseline: Sequence[GradedPass], candidate: Sequence[GradedPass]
+) -> AccuracyEvidence | None:
+    first_a, first_b = baseline[0], candidate[0]
     common = sorted(first_a.right.keys() & first_b.right.keys())
     if not common:
         return None
@@ -86,7 +48,7 @@ def _evidence(plan: Plan, accuracy: AccuracyPlan, graded: Mapping[Role, list[Gra
     n = len(common)
     low, high = tango_interval(only_b, only_a, n, confidence=1 - plan.alpha)
     one_sided_low, _ = tango_interval(only_b, only_a, n, confidence=1 - 2 * plan.alpha)
-    matches = _matches([*graded["A"], *graded["B"]])
+    matches = _matches([*baseline, *candidate])
     cross = [share for name, share in matches.items() if name[0] != name[3]]
     control = [share for name, share in matches.items() if name.startswith("A") and "-A" in name]
     return AccuracyEvidence(
@@ -104,7 +66,7 @@ def _evidence(plan: Plan, accuracy: AccuracyPlan, graded: Mapping[Role, list[Gra
         lower_pp=100 * one_sided_low,
         p_value=mcnemar(only_a, only_b).midp,
         method="tango",
-        passes=min(len(graded["A"]), len(graded["B"])),
+        passes=min(len(baseline), len(candidate)),
         matches=matches,
         outputs_equal=n == first_a.asked and all(share == 1 for share in cross),
         control_equal=all(share == 1 for share in control) if control else None,
@@ -113,7 +75,7 @@ def _evidence(plan: Plan, accuracy: AccuracyPlan, graded: Mapping[Role, list[Gra
     )
 
 
-def _matches(passes: Sequence[Graded]) -> dict[str, float]:
+def _matches(passes: Sequence[GradedPass]) -> dict[str, float]:
     """Share of identical texts among the questions answered in both passes, for each two passes."""
     shares: dict[str, float] = {}
     for one, other in combinations(passes, 2):

@@ -17,6 +17,7 @@ from equipoise_evals.stats.latency import abba_contrast
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Quad = list[tuple[Role, float]]
+METRICS: tuple[Metric, ...] = ("busy", "period", "client_tpot")
 
 
 class UnusableQuadError(ValueError):
@@ -33,26 +34,28 @@ class PairContrast(Frozen):
     candidate_us: float
 
 
+Contrasts = dict[tuple[Metric, int], list[PairContrast]]
+"""By metric and batch size."""
+
 MIN_COMMON_STEPS = 4
 
 
-def pair_contrasts(
-    blocks: Iterable[BlockRecord], latency: LatencyPlan, metric: Metric, batch: int
-) -> list[PairContrast]:
-    """Contrast of each complete launch pair, in order of pairs.
+def all_contrasts(blocks: Iterable[BlockRecord], latency: LatencyPlan) -> Contrasts:
+    """Every contrast that these blocks allow: per metric and batch size, one per complete launch pair, in order.
 
-    A pair counts once every planned quad of this batch size is complete. Raises ``UnusableQuadError`` if a quad has
-    fewer than 4 comparable steps in some block.
+    A pair counts once every planned quad of the batch size is complete. The client's metric is left out where a block
+    has no client-side times. Raises ``UnusableQuadError`` if a quad has fewer than 4 comparable steps in some block.
     """
-    by_pair: dict[int, dict[int, list[BlockRecord]]] = {}
+    grouped: dict[tuple[int, int], dict[int, list[BlockRecord]]] = {}
     for block in blocks:
-        if block.batch == batch:
-            by_pair.setdefault(block.pair, {}).setdefault(block.quad, []).append(block)
-    return [
-        _pair_contrast(pair, list(quads.values()), latency, metric)
-        for pair, quads in sorted(by_pair.items())
-        if len(quads) == latency.quads_per_pair and all(len(quad) == 4 for quad in quads.values())
-    ]
+        grouped.setdefault((block.batch, block.pair), {}).setdefault(block.quad, []).append(block)
+    contrasts: Contrasts = {(metric, batch): [] for metric in METRICS for batch in latency.batch_sizes}
+    for (batch, pair), quads in sorted(grouped.items()):
+        if len(quads) == latency.quads_per_pair and all(len(quad) == 4 for quad in quads.values()):
+            for metric in METRICS:
+                if metric != "client_tpot" or all(block.client for quad in quads.values() for block in quad):
+                    contrasts[metric, batch].append(_pair_contrast(pair, list(quads.values()), latency, metric))
+    return contrasts
 
 
 def _pair_contrast(pair: int, quads: Sequence[list[BlockRecord]], latency: LatencyPlan, metric: Metric) -> PairContrast:
@@ -83,8 +86,6 @@ def _comparable_times(quad: list[BlockRecord], latency: LatencyPlan, metric: Met
 
 
 def _client_times(block: BlockRecord) -> Floats:
-    if not block.client:
-        raise UnusableQuadError(f"pair {block.pair}, batch {block.batch}: a block without client-side times")
     return np.array([timing.tpot_us for timing in block.client])
 
 

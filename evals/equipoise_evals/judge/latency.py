@@ -7,10 +7,9 @@ from typing import Literal
 
 from scipy.stats import t as student_t
 
-from equipoise_evals.judge.contrasts import PairContrast, pair_contrasts
+from equipoise_evals.judge.contrasts import Contrasts, PairContrast
 from equipoise_evals.judge.levels import LookLevels, look_levels
 from equipoise_evals.model import (
-    BlockRecord,
     Equivalent,
     Faster,
     Interval,
@@ -26,39 +25,41 @@ from equipoise_evals.model import (
 from equipoise_evals.stats.latency import ratio_interval
 from equipoise_evals.stats.multiple import holm
 
+ENGINE_METRICS: tuple[Metric, ...] = ("busy", "period")
 Size = Literal["material", "small", "unclear"]
 
 PAIRS_WITHIN_REACH = 200
 POWER = 0.8
 
 
-def judge_latency(plan: Plan, latency: LatencyPlan, blocks: Sequence[BlockRecord]) -> LatencyVerdict | None:
-    """The word on latency, or None before the first complete launch pair.
-
-    Raises ``UnusableQuadError`` where blocks were recorded but cannot be compared.
-    """
-    evidence = _evidence(plan, latency, blocks)
+def judge_latency(plan: Plan, latency: LatencyPlan, contrasts: Contrasts) -> LatencyVerdict | None:
+    """The word on latency, or None before the first complete launch pair."""
+    evidence = _evidence(plan, latency, contrasts)
     return None if evidence is None else _word(plan, evidence)
 
 
-def _evidence(plan: Plan, latency: LatencyPlan, blocks: Sequence[BlockRecord]) -> LatencyEvidence | None:
-    primary = pair_contrasts(blocks, latency, "busy", latency.primary_batch)
-    if not primary:
+def _evidence(plan: Plan, latency: LatencyPlan, contrasts: Contrasts) -> LatencyEvidence | None:
+    pairs = len(contrasts["busy", latency.primary_batch])
+    if pairs == 0:
         return None
-    levels = look_levels(plan, len(primary))
+    levels = look_levels(plan, pairs)
 
-    def contrast(metric: Metric, batch: int) -> LatencyContrast:
-        return _contrast(pair_contrasts(blocks, latency, metric, batch), metric, batch, levels)
+    def contrast(metric: Metric, batch: int) -> LatencyContrast | None:
+        measured = contrasts[metric, batch]
+        return _contrast(measured, metric, batch, levels) if len(measured) == pairs else None
 
+    busy, period = contrast("busy", latency.primary_batch), contrast("period", latency.primary_batch)
+    if busy is None or period is None:
+        return None
     others = [batch for batch in latency.batch_sizes if batch != latency.primary_batch]
-    secondary = [contrast(metric, batch) for batch in others for metric in ("busy", "period")]
+    secondary = [contrast(metric, batch) for batch in others for metric in ENGINE_METRICS]
     return LatencyEvidence(
         margin=latency.margin,
-        look=len(primary),
-        busy=_contrast(primary, "busy", latency.primary_batch, levels),
-        period=contrast("period", latency.primary_batch),
-        client=contrast("client_tpot", latency.primary_batch) if all(block.client for block in blocks) else None,
-        secondary=_with_holm(secondary, latency.margin),
+        look=pairs,
+        busy=busy,
+        period=period,
+        client=contrast("client_tpot", latency.primary_batch),
+        secondary=_with_holm([c for c in secondary if c is not None], latency.margin),
     )
 
 

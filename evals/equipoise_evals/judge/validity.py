@@ -2,18 +2,12 @@
 
 from collections.abc import Sequence
 
-from equipoise_evals.judge.accuracy import missing_share
-from equipoise_evals.judge.contrasts import UnusableQuadError, pair_contrasts
-from equipoise_evals.model import BlockRecord, Invalid, LaunchRecord, PassRecord, Plan, Records
+from equipoise_evals.model import Invalid, LaunchRecord, PassRecord, Plan, Records
 
 
 def judge_validity(records: Records, plan: Plan) -> Invalid | None:
     """The first reason for which these records cannot be judged, or None."""
-    return (
-        _attestation(records.of(LaunchRecord), plan)
-        or _missing_answers(records.of(PassRecord), plan)
-        or _comparable_blocks(records.of(BlockRecord), plan)
-    )
+    return _attestation(records.of(LaunchRecord), plan) or _missing_answers(records.of(PassRecord), plan)
 
 
 def _attestation(launches: Sequence[LaunchRecord], plan: Plan) -> Invalid | None:
@@ -41,13 +35,6 @@ def _missing_answers(passes: Sequence[PassRecord], plan: Plan) -> Invalid | None
     )
 
 
-def _comparable_blocks(blocks: Sequence[BlockRecord], plan: Plan) -> Invalid | None:
-    if plan.latency is None:
-        return None
-    try:
-        for batch in plan.latency.batch_sizes:
-            for metric in ("busy", "period"):
-                pair_contrasts(blocks, plan.latency, metric, batch)
-    except UnusableQuadError as error:
-        return Invalid(reason="no_measurement", detail=str(error))
-    return None
+def missing_share(passes: Sequence[PassRecord]) -> float:
+    """Largest share of questions without an answer in any pass."""
+    return max((sum(a.state == "error" for a in p.answers) / len(p.answers) for p in passes if p.answers), default=0.0)

@@ -314,7 +314,7 @@ Overall = Annotated[Ship | Neutral | Block | Inconclusive | TreatmentInactive | 
 class Cost(Frozen):
     """What the verdict cost: seconds in which an engine of either arm held the device, and launch pairs used."""
 
-    engine_seconds: float = Field(ge=0)
+    device_seconds: float = Field(ge=0)
     launch_pairs: int = Field(ge=0)
 
 

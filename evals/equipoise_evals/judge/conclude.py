@@ -1,0 +1,33 @@
+"""From what was measured to the words. Order: validity, treatment, accuracy, latency.
+
+``ship`` needs both halves, so alpha is not split between them.
+"""
+
+from equipoise_evals.judge.accuracy import judge_accuracy
+from equipoise_evals.judge.canonical import canonical
+from equipoise_evals.judge.latency import judge_latency
+from equipoise_evals.judge.measure import Measured
+from equipoise_evals.judge.overall import judge_overall
+from equipoise_evals.judge.words import words
+from equipoise_evals.model import Plan, Verdict
+
+
+def conclude(measured: Measured, plan: Plan) -> Verdict:
+    """The verdict that these measurements justify under this plan."""
+    judged = measured.invalid is None
+    accuracy = judge_accuracy(plan, plan.accuracy, measured.passes) if judged and plan.accuracy else None
+    latency = judge_latency(plan, plan.latency, measured.contrasts) if judged and plan.latency else None
+    overall = judge_overall(plan, measured.invalid, measured.treatment, accuracy=accuracy, latency=latency)
+    said = words(overall, latency, accuracy)
+    return canonical(
+        Verdict(
+            overall=overall,
+            headline=said.headline,
+            how_sure=said.how_sure,
+            what_to_do=said.what_to_do,
+            latency=latency,
+            accuracy=accuracy,
+            treatment=measured.treatment,
+            cost=measured.cost,
+        )
+    )

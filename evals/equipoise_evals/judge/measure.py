@@ -1,0 +1,71 @@
+"""What the raw records say before any rule is applied: contrasts per launch pair, grades per pass, fills, cost.
+
+Launch pairs do not depend on each other here, so a run of many looks can measure each pair once.
+"""
+
+from dataclasses import dataclass, field
+
+from equipoise_evals.judge.contrasts import Contrasts, UnusableQuadError, all_contrasts
+from equipoise_evals.judge.grades import GradedPass, graded_passes
+from equipoise_evals.judge.treatment import judge_treatment
+from equipoise_evals.judge.validity import judge_validity
+from equipoise_evals.model import (
+    BlockRecord,
+    Cost,
+    Invalid,
+    LaunchRecord,
+    PassRecord,
+    Plan,
+    QuestionsRecord,
+    Records,
+    StopRecord,
+    TreatmentEvidence,
+    TreatmentRecord,
+)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was measured.
+
+    Attributes:
+        invalid: The first reason for which the records cannot be judged, or None.
+        treatment: Fills per decode step of both arms; None until both were traced.
+        contrasts: Per metric and batch size, one contrast per complete launch pair.
+        passes: Graded passes in the order recorded.
+        cost: What it cost so far.
+    """
+
+    invalid: Invalid | None
+    treatment: TreatmentEvidence | None
+    contrasts: Contrasts = field(default_factory=dict)
+    passes: tuple[GradedPass, ...] = ()
+    cost: Cost = field(default_factory=lambda: Cost(device_seconds=0.0, launch_pairs=0))
+
+
+def measure(records: Records, plan: Plan) -> Measured:
+    """Contrasts, grades, treatment, validity and cost of these records."""
+    invalid = judge_validity(records, plan)
+    contrasts: Contrasts = {}
+    if plan.latency is not None:
+        try:
+            contrasts = all_contrasts(records.of(BlockRecord), plan.latency)
+        except UnusableQuadError as error:
+            invalid = invalid or Invalid(reason="no_measurement", detail=str(error))
+    return Measured(
+        invalid=invalid,
+        treatment=judge_treatment(records.of(TreatmentRecord)),
+        contrasts=contrasts,
+        passes=graded_passes(records.of(QuestionsRecord), records.of(PassRecord)),
+        cost=_cost(records),
+    )
+
+
+def _cost(records: Records) -> Cost:
+    """Seconds in which at least one engine of a pair held the device, summed over pairs."""
+    held: dict[int, float] = {}
+    for stop in records.of(StopRecord):
+        held[stop.pair] = max(held.get(stop.pair, 0.0), stop.held_s)
+    return Cost(
+        device_seconds=sum(held.values()), launch_pairs=len({launch.pair for launch in records.of(LaunchRecord)})
+    )
