@@ -1,0 +1,96 @@
+"""What an engine says it is, held against what it was started to be. Pure.
+
+SGLang's plugin loader logs an error and goes on without the plugin, so silence proves nothing: an engine counts only
+once its own scheduler process reports the arm, from the effect that it saw.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pydantic import JsonValue
+
+from equipoise_evals.model import ArmSpec, ModelRef
+from equipoise_service.engines.client import JsonObject
+
+KEY = "equipoise"
+
+REPORTED = (
+    "version", "device", "dtype", "kv_cache_dtype", "quantization", "attention_backend", "decode_attention_backend",
+    "prefill_attention_backend", "sampling_backend", "max_total_num_tokens", "max_total_tokens",
+    "max_running_requests", "page_size", "chunked_prefill_size", "mem_fraction_static", "disable_radix_cache",
+    "disable_cuda_graph", "cuda_graph_bs_decode", "random_seed", "tp_size", "dp_size", "speculative_algorithm",
+)  # fmt: skip
+"""The fields of ``/server_info`` that a reader needs; the rest is SGLang's whole configuration."""
+
+
+class AttestationError(Exception):
+    """The engine is not, or does not prove to be, what was asked for; the text lists every point."""
+
+
+class Expected(NamedTuple):
+    """What an engine was started to be."""
+
+    arm: ArmSpec
+    model: ModelRef
+    launch_id: str
+
+
+def attested(expected: Expected, server_info: JsonObject, model_info: JsonObject) -> dict[str, JsonValue]:
+    """The plugin's record of every rank's first, or a refusal.
+
+    Args:
+        expected: What was asked for.
+        server_info: The whole answer of ``/server_info``.
+        model_info: The whole answer of ``/model_info``.
+
+    Raises:
+        AttestationError: With all points in which they differ.
+    """
+    faults = _model_faults(expected.model, model_info)
+    records = _records(server_info)
+    if not records or any(record is None for record in records):
+        faults.append(
+            "the engine shows no attestation: the Equipoise plugin is missing from its environment or did not load "
+            f"(expected internal_states[i][{KEY!r}] in /server_info for each of {len(records)} ranks)"
+        )
+        raise AttestationError("; ".join(faults))
+    present = [record for record in records if record is not None]
+    for rank, record in enumerate(present):
+        faults += _record_faults(rank, record, expected)
+    if faults:
+        raise AttestationError("; ".join(faults))
+    return dict(present[0])
+
+
+def reported(server_info: JsonObject) -> dict[str, JsonValue]:
+    """The part of ``/server_info`` that goes into the launch record."""
+    return {name: server_info[name] for name in REPORTED if name in server_info}
+
+
+def _model_faults(model: ModelRef, model_info: JsonObject) -> list[str]:
+    seen = model_info.get("model_path")
+    return [] if seen == model.path else [f"expected model {model.path!r}, the engine serves {seen!r}"]
+
+
+def _records(server_info: JsonObject) -> list[Mapping[str, JsonValue] | None]:
+    states = server_info.get("internal_states")
+    if not isinstance(states, list):
+        return []
+    records: list[Mapping[str, JsonValue] | None] = []
+    for state in states:
+        record = state.get(KEY) if isinstance(state, dict) else None
+        records.append(record if isinstance(record, dict) else None)
+    return records
+
+
+def _record_faults(rank: int, record: Mapping[str, JsonValue], expected: Expected) -> list[str]:
+    wanted = {"arm": expected.arm.scratch, "launch_id": expected.launch_id}
+    faults = [
+        f"rank {rank}: expected {name} {value!r}, attested {record.get(name)!r}"
+        for name, value in wanted.items()
+        if record.get(name) != value
+    ]
+    calls = record.get("decode_calls")
+    if not isinstance(calls, int) or calls < 1:
+        faults.append(f"rank {rank}: no decode call was seen by the plugin (decode_calls is {calls!r})")
+    return faults

@@ -1,0 +1,208 @@
+"""A running engine of one arm: its process tree and its client together, as the experiment's ``Engine``.
+
+Every call ends at once when the process ends. Whether a failed request is the request's or the engine's is decided
+here: an engine whose process is gone raises ``EngineFault``, anything else fails the request.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from equipoise_evals.model import ArmSpec, ModelRef, Role, SamplingPlan
+from equipoise_evals.model.records import LaunchRecord, TreatmentRecord
+from equipoise_evals.ports import Decoded, EngineFault, Generation, RequestFailed
+from equipoise_service.engines import logs, trace
+from equipoise_service.engines.attestation import AttestationError, Expected, attested, reported
+from equipoise_service.engines.client import EngineClient, EngineUnreachable
+from equipoise_service.engines.environment import Device, EngineCommand, Start
+from equipoise_service.engines.limits import Limits
+from equipoise_service.engines.process import ProcessTree
+from equipoise_service.engines.steplog import StepLog, StepLogError, full_batch
+
+T = TypeVar("T")
+
+DEATH_WAIT_S = 5.0
+"""A broken connection is often the first sign of a death that the process table shows a moment later."""
+SPARE_STEPS = 4
+"""Steps beyond those asked for, should a sequence join the batch a step late."""
+TRACE_PROMPT_TOKENS = 16
+TRACE_SEED = 1
+PROFILE_LEAD_TOKENS = 3
+"""Tokens of every sequence before a trace begins, so that it covers decoding only."""
+PROFILE_SPARE_STEPS: dict[Device, int] = {"cpu": 6, "cuda": 400, "simulated": 400}
+"""Steps that may pass between the order to trace and its start; on a GPU one lasts a millisecond."""
+SECRET_NAMES = ("TOKEN", "SECRET", "PASSWORD", "CREDENTIAL", "API_KEY")
+LOWEST_TOKEN, TOKENS = 1000, 16_000
+"""Random prompts use ordinary tokens, present in every vocabulary of at least 17,000 and away from the special ones."""
+
+
+@dataclass
+class Launch:
+    """Everything known about one engine's start."""
+
+    pair: int
+    role: Role
+    arm: ArmSpec
+    model: ModelRef
+    device: Device
+    start: Start
+    command: EngineCommand
+    started_at: str
+    stage_s: dict[str, float] = field(default_factory=dict)
+    pinned_cpu: int | None = None
+
+
+class SGLangEngine:
+    """Satisfies ``equipoise_evals.ports.Engine``."""
+
+    def __init__(self, launch: Launch, tree: ProcessTree, client: EngineClient, limits: Limits) -> None:
+        self.launch = launch
+        self.tree = tree
+        self.client = client
+        self._limits = limits
+        self._steps = StepLog(launch.start.files.steps)
+        self._traces = 0
+
+    @property
+    def role(self) -> Role:
+        """The arm it plays."""
+        return self.launch.role
+
+    @property
+    def arm(self) -> ArmSpec:
+        """The arm's specification."""
+        return self.launch.arm
+
+    async def attest(self) -> LaunchRecord:
+        """What the engine proves to be; raises ``EngineFault`` in stage ``attest`` if that is not what was started."""
+        server_info = await self._whole("attest", self.client.server_info())
+        model_info = await self._whole("attest", self.client.model_info())
+        expected = Expected(self.arm, self.launch.model, self.launch.start.launch_id)
+        try:
+            record = attested(expected, server_info, model_info)
+        except AttestationError as refusal:
+            raise self.fault("attest", str(refusal)) from refusal
+        seen = reported(server_info)
+        if self.launch.pinned_cpu is not None:
+            seen["pinned_cpu"] = self.launch.pinned_cpu
+        return LaunchRecord(
+            pair=self.launch.pair,
+            role=self.role,
+            started_first=self.launch.start.position == 0,
+            started_at=self.launch.started_at,
+            argv=self.launch.command.argv,
+            environment=_without_secrets(self.launch.command.variables),
+            attestation=record,
+            server_info=seen,
+            stage_s=dict(self.launch.stage_s),
+        )
+
+    async def generate(self, prompt: str, sampling: SamplingPlan) -> Generation:
+        """Answer one prompt."""
+        return await self._alive("gsm8k", self.client.generate(prompt, sampling))
+
+    async def decode(self, batch: int, prompt_tokens: int, steps: int, seed: int) -> Decoded:
+        """Decode a block; its steps are those of the engine's own log that ran the whole batch."""
+        prompts = self._prompts(batch, prompt_tokens, seed)
+        await self._whole("decode", self.client.server_info())  # flushes what came before this block
+        begin = self._log_position("decode")
+        # The first token of each sequence comes out of its prefill, which is no decode step.
+        client = await self._whole("decode", self.client.stream_batch(prompts, 1 + steps + SPARE_STEPS))
+        await self._whole("decode", self.client.server_info())
+        try:
+            return Decoded(steps=full_batch(self._steps.since(begin), batch, steps), client=client)
+        except StepLogError as short:
+            raise self.fault("decode", str(short)) from short
+
+    async def count_kernels(self, batch: int, steps: int) -> TreatmentRecord:
+        """Trace decode steps of a batch and count what ran in each."""
+        activity: trace.Activity = "GPU" if self.launch.device == "cuda" else "CPU"
+        self._traces += 1
+        folder = self.launch.start.files.traces / f"{self._traces:03d}"
+        folder.mkdir(parents=True)
+        await self._whole("treatment", self._traced(batch, steps, activity, folder))
+        try:
+            counts = await self._whole(
+                "treatment", trace.count_when_written(folder, activity, steps, self._limits.trace_s)
+            )
+        except trace.TraceError as broken:
+            raise self.fault("treatment", str(broken)) from broken
+        return TreatmentRecord(
+            pair=self.launch.pair, role=self.role, activity=activity, steps=counts.steps, per_step=counts.per_step
+        )
+
+    def fault(self, stage: str, reason: str) -> EngineFault:
+        """An ``EngineFault`` of this engine, with what its log says last."""
+        return EngineFault(self.role, stage, reason, self.tree.log_tail())
+
+    async def _traced(self, batch: int, steps: int, activity: trace.Activity, folder: Path) -> None:
+        decoding = asyncio.Event()
+        prompts = self._prompts(batch, TRACE_PROMPT_TOKENS, TRACE_SEED)
+        new_tokens = PROFILE_LEAD_TOKENS + steps + PROFILE_SPARE_STEPS[self.launch.device]
+
+        def hear(tokens: int) -> None:
+            if tokens >= PROFILE_LEAD_TOKENS:
+                decoding.set()
+
+        stream = asyncio.ensure_future(self.client.stream_batch(prompts, new_tokens, hear))
+        begun = asyncio.ensure_future(decoding.wait())
+        try:
+            await asyncio.wait({stream, begun}, return_when=asyncio.FIRST_COMPLETED)
+            if not stream.done():
+                await self.client.start_profile(str(folder), steps, activity)
+            await stream
+        finally:
+            begun.cancel()
+            stream.cancel()
+            await asyncio.gather(begun, stream, return_exceptions=True)
+
+    def _prompts(self, batch: int, prompt_tokens: int, seed: int) -> Sequence[Sequence[int]]:
+        rng = np.random.default_rng(seed)
+        ids: list[list[int]] = rng.integers(LOWEST_TOKEN, LOWEST_TOKEN + TOKENS, size=(batch, prompt_tokens)).tolist()
+        return ids
+
+    def _log_position(self, stage: str) -> int:
+        try:
+            return self._steps.end()
+        except StepLogError as missing:
+            raise self.fault(stage, str(missing)) from missing
+
+    async def _whole(self, stage: str, work: Coroutine[Any, Any, T]) -> T:
+        """Run work that may not fail: a failed request is then the engine's fault."""
+        try:
+            return await self._alive(stage, work)
+        except RequestFailed as failed:
+            raise self.fault(stage, str(failed)) from failed
+
+    async def _alive(self, stage: str, work: Coroutine[Any, Any, T]) -> T:
+        """Run work as long as the engine's process lives."""
+        task = asyncio.ensure_future(work)
+        try:
+            await asyncio.wait({task, self.tree.exit}, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                try:
+                    return task.result()
+                except EngineUnreachable:
+                    await asyncio.wait({self.tree.exit}, timeout=DEATH_WAIT_S)
+                    if not self.tree.exit.done():
+                        raise
+            raise self.death(stage)
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+    def death(self, stage: str) -> EngineFault:
+        """The fault of an engine whose process has ended."""
+        text = self.tree.log_tail()
+        known = logs.known_reason(text)
+        because = f": {known.name}: {known.remedy}" if known else ""
+        return EngineFault(self.role, stage, f"the engine {self.tree.exit_text}{because}", text)
+
+
+def _without_secrets(variables: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in variables.items() if not any(word in name.upper() for word in SECRET_NAMES)}

@@ -1,0 +1,85 @@
+"""Engine logs: the tail that goes into errors, and the lines whose meaning is known.
+
+Logs are files written by the engine itself, so that no pipe can fill up and block it; they are only read here.
+"""
+
+import os
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+TAIL_BYTES = 32_768
+TAIL_LINES = 40
+
+
+class KnownReason(NamedTuple):
+    """A log line that names the cause of a failed start.
+
+    Attributes:
+        name: Short name, for metrics and tests.
+        pattern: What the line looks like.
+        remedy: One sentence: what happened and what to do.
+    """
+
+    name: str
+    pattern: re.Pattern[str]
+    remedy: str
+
+
+KNOWN_REASONS: tuple[KnownReason, ...] = (
+    KnownReason(
+        "oom_at_graph_capture",
+        re.compile(r"capture cuda graph failed.*out of memory|out of memory.*capture cuda graph", re.I | re.S),
+        "the device ran out of memory while CUDA graphs were captured; give both arms a smaller --max-total-tokens",
+    ),
+    KnownReason(
+        "no_memory_for_kv_cache",
+        re.compile(r"leave(?:s)? no (?:GPU )?memory for the KV cache|Not enough memory\. Please try to increase", re.I),
+        "the weights leave no memory for the KV cache; free the device or use a smaller model",
+    ),
+    KnownReason(
+        "address_in_use",
+        re.compile(r"address already in use|EADDRINUSE", re.I),
+        "a port that was free when it was chosen was taken before the engine bound it",
+    ),
+    KnownReason(
+        "unknown_flag",
+        re.compile(r"unrecognized arguments?: .*|error: argument [^\n]*: invalid choice: [^\n]*", re.I),
+        "this SGLang version does not know a flag of the arm",
+    ),
+    KnownReason(
+        "module_missing",
+        re.compile(r"No module named \S+"),
+        "the engine's environment is not complete",
+    ),
+    KnownReason(
+        "out_of_memory",
+        re.compile(r"CUDA out of memory|MemoryError|std::bad_alloc", re.I),
+        "the engine ran out of memory",
+    ),
+)
+"""In order of precedence: the first that matches names the failure."""
+
+
+def size(path: Path) -> int:
+    """Bytes written so far; 0 before the file exists, which is the state just after a start."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def tail(path: Path, *, lines: int = TAIL_LINES, limit_bytes: int = TAIL_BYTES) -> str:
+    """The last lines of a log, reading at most ``limit_bytes`` of it however long it is."""
+    if size(path) == 0:
+        return ""
+    with path.open("rb") as log:
+        log.seek(0, os.SEEK_END)
+        log.seek(max(0, log.tell() - limit_bytes))
+        text = log.read().decode("utf-8", errors="replace")
+    return "\n".join(text.splitlines()[-lines:])
+
+
+def known_reason(text: str) -> KnownReason | None:
+    """The first known reason that a log names."""
+    return next((reason for reason in KNOWN_REASONS if reason.pattern.search(text)), None)

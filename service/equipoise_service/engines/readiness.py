@@ -1,0 +1,108 @@
+"""When an engine counts as ready: its port is its own, HTTP answers, and it has generated.
+
+A health route is not asked: it can be green in an engine that answers nothing. Waiting is limited by progress, since a
+first start compiles kernels for minutes while a hung one writes nothing.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+from equipoise_evals.model import SamplingPlan
+from equipoise_evals.ports import EngineFault, RequestFailed
+from equipoise_service.engines import logs, pinning
+from equipoise_service.engines.engine import SGLangEngine
+from equipoise_service.engines.limits import Limits
+from equipoise_service.engines.ports import PortStolen, require_owned
+
+POLL_S = 0.1
+PROBE_LIMIT_S = 5.0
+PROBE = SamplingPlan(max_new_tokens=4, stop=(), ignore_eos=True)
+"""Four tokens: one from the prefill and three decode steps, so that attestation can show decode calls."""
+
+
+class PortTaken(EngineFault):
+    """A port was taken between choice and bind; another start with other ports may work."""
+
+
+async def until_ready(engine: SGLangEngine, limits: Limits) -> None:
+    """Wait for a real generation of ``engine`` and note how long each stage took.
+
+    Raises:
+        EngineFault: It died, hung, or did not generate; ``PortTaken`` if a foreign process has its port.
+    """
+    await _until_http(engine, limits)
+    engine.launch.stage_s["spawn_to_ready"] = time.monotonic() - engine.tree.started_s
+    _require_own_port(engine)
+    began_s = time.monotonic()
+    await _first_generation(engine, limits)
+    engine.launch.stage_s["first_generation"] = time.monotonic() - began_s
+    if engine.launch.device == "cpu":
+        engine.launch.pinned_cpu = pinning.pin_scheduler(engine.tree.members())
+
+
+async def require_equal_pools(engines: Sequence[SGLangEngine]) -> None:
+    """Raise ``EngineFault`` unless all engines have KV pools of one size."""
+    sizes = {}
+    for engine in engines:
+        info = (await engine.attest()).server_info
+        sizes[engine.role] = info.get("max_total_num_tokens")
+    if len(set(map(str, sizes.values()))) > 1:
+        raise engines[-1].fault(
+            "start", f"the KV pools differ: {sizes} tokens; give both arms a --max-total-tokens that fits twice"
+        )
+
+
+async def _until_http(engine: SGLangEngine, limits: Limits) -> None:
+    written, grew_s = 0, time.monotonic()
+    while True:
+        if engine.tree.exit.done():
+            raise _start_death(engine)
+        if await _answers(engine):
+            return
+        now_s = time.monotonic()
+        size = logs.size(engine.tree.log)
+        if size > written:
+            written, grew_s = size, now_s
+        if now_s - grew_s > limits.start_idle_s:
+            raise engine.fault("start", f"not ready, and its log has not grown for {limits.start_idle_s:g} s")
+        if now_s - engine.tree.started_s > limits.start_s:
+            raise engine.fault("start", f"not ready after {limits.start_s:g} s, though its log still grows")
+        await asyncio.wait({engine.tree.exit}, timeout=POLL_S)
+
+
+async def _answers(engine: SGLangEngine) -> bool:
+    try:
+        await asyncio.wait_for(engine.client.model_info(), PROBE_LIMIT_S)
+    except (RequestFailed, TimeoutError):
+        return False
+    return True
+
+
+def _require_own_port(engine: SGLangEngine) -> None:
+    members = [process.pid for process in engine.tree.members()]
+    try:
+        require_owned(engine.role, engine.launch.start.ports.http, members)
+    except PortStolen as stolen:
+        raise PortTaken(engine.role, "start", str(stolen), engine.tree.log_tail()) from stolen
+
+
+async def _first_generation(engine: SGLangEngine, limits: Limits) -> None:
+    try:
+        await asyncio.wait_for(engine.generate("1 + 1 =", PROBE), limits.first_generation_s)
+    except TimeoutError as late:
+        raise engine.fault(
+            "start", f"HTTP answers, but no generation came within {limits.first_generation_s:g} s"
+        ) from late
+    except RequestFailed as failed:
+        raise engine.fault("start", f"HTTP answers, but the first generation failed: {failed}") from failed
+    except EngineFault as died:
+        raise EngineFault(died.role, "start", died.reason, died.log_tail) from died
+
+
+def _start_death(engine: SGLangEngine) -> EngineFault:
+    fault = engine.death("start")
+    known = logs.known_reason(fault.log_tail)
+    if known is not None and known.name == "address_in_use":
+        return PortTaken(fault.role, fault.stage, fault.reason, fault.log_tail)
+    return fault

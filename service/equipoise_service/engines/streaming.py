@@ -1,0 +1,55 @@
+"""Client-side timing of streamed answers: what is a first token, what is time per token.
+
+Pure: chunks with their arrival times go in, one timing per request comes out. The rules:
+
+* A chunk without a new token (a role, an empty delta) starts no clock and ends none.
+* TTFT is the arrival of the first chunk that holds a token, less the start of the request.
+* TPOT is (last token's arrival - first token's arrival) / (n - 1) over the n tokens of the answer, however many tokens
+  a chunk holds; the gap between two chunks is not a token's latency.
+* A request without a token, or with one alone, has no timing: that is an error, never a zero.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from equipoise_evals.model.records import ClientTiming
+
+
+class Chunk(NamedTuple):
+    """One chunk of one request: when it arrived and how many tokens the request had by then."""
+
+    arrived_s: float
+    total_tokens: int
+
+
+class NoTiming(Exception):
+    """A streamed answer from which no timing follows."""
+
+
+def timing(started_s: float, chunks: Iterable[Chunk]) -> ClientTiming:
+    """The timing of one request.
+
+    Args:
+        started_s: When it was sent, on the same monotonic clock as the chunks.
+        chunks: Its chunks in order of arrival.
+
+    Raises:
+        NoTiming: Fewer than two tokens came, all came at one moment, or a token count fell.
+    """
+    first: Chunk | None = None
+    last: Chunk | None = None
+    for chunk in chunks:
+        known = last.total_tokens if last else 0
+        if chunk.total_tokens < known:
+            raise NoTiming(f"the token count fell from {known} to {chunk.total_tokens}")
+        if chunk.total_tokens == known:
+            continue
+        first, last = first or chunk, chunk
+    if first is None or last is None or last.total_tokens < 2:
+        raise NoTiming(f"{last.total_tokens if last else 0} tokens came; at least 2 are needed")
+    ttft_s, decode_s = first.arrived_s - started_s, last.arrived_s - first.arrived_s
+    if ttft_s <= 0 or decode_s <= 0:
+        raise NoTiming(f"all {last.total_tokens} tokens came in one chunk or before the request")
+    return ClientTiming(
+        ttft_us=ttft_s * 1e6, tpot_us=decode_s / (last.total_tokens - 1) * 1e6, output_tokens=last.total_tokens
+    )

@@ -1,0 +1,139 @@
+"""The parent of one engine's process tree: a small program of its own, started by ``process.py``, never imported.
+
+It owns the tree's end. As a sub-reaper it adopts every orphan, so a process that detaches itself is still found; as
+the holder of a parent-death signal it ends the tree when the service dies, even by SIGKILL. It knows nothing about
+engines, ports or logs. Standard library only, so that it starts in a few milliseconds.
+
+Usage: ``supervisor.py PARENT_PID GRACE_S PROGRAM [ARGUMENT ...]``. Exit status: the program's own, or 128 + signal.
+"""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+POLL_S = 0.05
+
+
+def prctl(option: int, value: int) -> None:
+    """Set one attribute of this process, or raise OSError."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(option, value, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), f"prctl({option}, {value})")
+
+
+def children_by_parent() -> dict[int, list[int]]:
+    """Every process of the machine by its parent, out of /proc/PID/stat."""
+    table: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            stat = (entry / "stat").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it ended while the table was read
+        # The command name is in parentheses and may hold spaces and parentheses itself.
+        table.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(int(entry.name))
+    return table
+
+
+def descendants(root: int) -> list[int]:
+    """All processes below ``root``."""
+    table = children_by_parent()
+    found: list[int] = []
+    frontier = [root]
+    while frontier:
+        below = table.get(frontier.pop(), [])
+        found += below
+        frontier += below
+    return found
+
+
+def signal_all(pids: list[int], number: int) -> None:
+    """Send a signal to each process that still exists."""
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue
+
+
+class Supervisor:
+    """Runs one program and does not return before everything below this process is gone."""
+
+    def __init__(self, argv: list[str], grace_s: float) -> None:
+        self.argv = argv
+        self.grace_s = grace_s
+        self.stopping = False
+        self.status: int | None = None
+
+    def run(self) -> int:
+        """Start the program, wait for its end or for SIGTERM, clear the tree, return the exit status."""
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, self._on_stop)
+        # preexec_fn is unsafe with threads only; this program has none.
+        main = subprocess.Popen(self.argv, stdin=subprocess.DEVNULL, preexec_fn=_die_with_parent)  # noqa: PLW1509
+        while not self.stopping and self.status is None:
+            self._reap(main.pid, block=True)
+        self._clear(main.pid)
+        main.returncode = self.status or 0  # reaped here, not by subprocess
+        return self.status or 0
+
+    def _on_stop(self, number: int, frame: object) -> None:
+        self.stopping = True
+
+    def _reap(self, main: int, *, block: bool = False) -> bool:
+        """Collect children that ended; False once there is no child at all."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return False
+            if pid == 0:
+                break
+            if pid == main:
+                code = os.waitstatus_to_exitcode(status)
+                self.status = code if code >= 0 else 128 - code
+        if block:
+            # A signal handler or a child's end cuts the sleep short; SIGCHLD needs a handler for that.
+            signal.sigtimedwait({signal.SIGCHLD}, 10 * POLL_S)
+        return True
+
+    def _clear(self, main: int) -> None:
+        """SIGTERM to all, SIGKILL after the grace, until no child is left."""
+        signal_all(descendants(os.getpid()), signal.SIGTERM)
+        deadline = time.monotonic() + self.grace_s
+        while self._reap(main):
+            if time.monotonic() >= deadline:
+                signal_all(descendants(os.getpid()), signal.SIGKILL)
+            time.sleep(POLL_S)
+
+
+def _die_with_parent() -> None:
+    """In the child, before exec: end with the supervisor should it be killed, in a process group of its own.
+
+    The session stays the supervisor's, whose pid the service knows.
+    """
+    os.setpgid(0, 0)
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+
+
+def main(arguments: list[str]) -> int:
+    """Parse the three fixed arguments and supervise the rest."""
+    parent, grace_s, argv = int(arguments[0]), float(arguments[1]), arguments[2:]
+    prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})  # taken by sigtimedwait
+    if os.getppid() != parent:
+        return 128 + signal.SIGTERM  # the parent died before the death signal was set
+    return Supervisor(argv, grace_s).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,127 @@
+"""Counts operators and kernels per decode step in the profiler traces that SGLang writes.
+
+Traces reach a gigabyte, so they are read as a stream; memory grows with the number of distinct names and of steps only.
+The count is of what the profiler saw, never of what our own code says that it did.
+"""
+
+import asyncio
+import gzip
+import re
+import time
+import zlib
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import ijson
+
+Activity = Literal["CPU", "GPU"]
+
+CATEGORIES: dict[Activity, frozenset[str]] = {
+    "CPU": frozenset({"cpu_op"}),
+    "GPU": frozenset({"kernel", "gpu_memset", "gpu_memcpy"}),
+}
+DECODE_STEP = re.compile(r"^step\[DECODE\b")
+"""SGLang's span around one forward pass; there when CPU activity was recorded."""
+SETTLE_S = 0.3
+
+
+class TraceUnfinished(Exception):
+    """The file ends before its JSON does: it is still being written, or its writer died."""
+
+
+class TraceError(Exception):
+    """The trace is complete, and no count per decode step follows from it."""
+
+
+class Counts(NamedTuple):
+    """What a trace holds.
+
+    Attributes:
+        steps: Decode steps that it covers.
+        per_step: Occurrences per decode step of every operator or kernel name.
+    """
+
+    steps: int
+    per_step: dict[str, float]
+
+
+class _Span(NamedTuple):
+    start: float
+    end: float
+
+
+def count(path: Path, activity: Activity, requested_steps: int) -> Counts:
+    """Occurrences per decode step, by name.
+
+    Where the trace holds SGLang's step spans, only what begins inside a decode step's span on its thread is counted,
+    over as many steps as there are spans. A trace of GPU activity alone has no spans: then everything is counted, over
+    ``requested_steps``, which SGLang's profiler keeps exactly (it stops by its count of forward passes).
+
+    Raises:
+        TraceUnfinished: The file is not complete.
+        TraceError: It holds no decode step, or no operator at all.
+    """
+    spans = _decode_spans(path)
+    if activity == "CPU" and not any(spans.values()):
+        raise TraceError(f"{path.name} holds no decode step")
+    names: Counter[str] = Counter()
+    for event in _events(path):
+        if event.get("cat") in CATEGORIES[activity] and _inside(event, spans, activity):
+            names[str(event["name"])] += 1
+    if not names:
+        raise TraceError(f"{path.name} holds no {activity} operator or kernel of a decode step")
+    steps = sum(map(len, spans.values())) if activity == "CPU" else requested_steps
+    return Counts(steps, {name: number / steps for name, number in sorted(names.items())})
+
+
+async def count_when_written(folder: Path, activity: Activity, requested_steps: int, limit_s: float) -> Counts:
+    """Wait for the first rank's trace in ``folder`` and count it.
+
+    Raises:
+        TraceError: No complete trace within ``limit_s``.
+    """
+    deadline = time.monotonic() + limit_s
+    size = -1
+    while time.monotonic() < deadline:
+        found = sorted(folder.glob("*TP-0*.trace.json.gz"))
+        grown = found[0].stat().st_size if found else -1
+        if found and grown == size > 0:
+            try:
+                return await asyncio.to_thread(count, found[0], activity, requested_steps)
+            except TraceUnfinished:
+                pass  # written on; the next size tells
+        size = grown
+        await asyncio.sleep(SETTLE_S)
+    raise TraceError(f"no complete trace was written within {limit_s:g} s")
+
+
+def _decode_spans(path: Path) -> dict[tuple[Any, Any], list[_Span]]:
+    """Decode steps by process and thread, in order of time."""
+    spans: dict[tuple[Any, Any], list[_Span]] = {}
+    for event in _events(path):
+        if event.get("cat") == "user_annotation" and DECODE_STEP.match(str(event.get("name"))):
+            span = _Span(event["ts"], event["ts"] + event["dur"])
+            spans.setdefault((event["pid"], event["tid"]), []).append(span)
+    return {thread: sorted(of_thread) for thread, of_thread in spans.items()}
+
+
+def _inside(event: dict[str, Any], spans: dict[tuple[Any, Any], list[_Span]], activity: Activity) -> bool:
+    if activity == "GPU":
+        return True
+    of_thread = spans.get((event["pid"], event["tid"]), [])
+    place = bisect_right(of_thread, event["ts"], key=lambda span: span.start) - 1
+    return place >= 0 and event["ts"] <= of_thread[place].end
+
+
+def _events(path: Path) -> Iterator[dict[str, Any]]:
+    """The trace's complete events, one at a time."""
+    try:
+        with gzip.open(path) as stream:
+            for event in ijson.items(stream, "traceEvents.item", use_float=True):
+                if event.get("ph") == "X":
+                    yield event
+    except (EOFError, zlib.error, gzip.BadGzipFile, ijson.IncompleteJSONError) as short:
+        raise TraceUnfinished(f"{path.name}: {short}") from short

@@ -1,0 +1,178 @@
+"""The HTTP routes of SGLang that Equipoise uses, with SGLang's paths and JSON shapes."""
+
+import asyncio
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from tests.fakes import traces
+from tests.fakes.answers import Answerer, tokens
+from tests.fakes.failures import Failures
+from tests.fakes.knobs import Identity, Knobs
+from tests.fakes.scheduler import Profile, Scheduler, Sequence
+
+VERSION = "0.5.23+simulated"
+
+
+class Routes:
+    """One engine's routes."""
+
+    def __init__(
+        self, knobs: Knobs, identity: Identity, failures: Failures, scheduler: Scheduler, arguments: dict[str, Any]
+    ) -> None:
+        self._knobs = knobs
+        self._identity = identity
+        self._failures = failures
+        self._scheduler = scheduler
+        self._arguments = arguments
+        self._answerer = Answerer(knobs, identity)
+
+    def application(self) -> web.Application:
+        """The application with every route."""
+        app = web.Application(client_max_size=1 << 30)
+        app.add_routes(
+            [
+                web.get("/health", self.health),
+                web.get("/health_generate", self.health),
+                web.get("/model_info", self.model_info),
+                web.get("/server_info", self.server_info),
+                web.post("/generate", self.generate),
+                web.post("/flush_cache", self.flush_cache),
+                web.post("/start_profile", self.start_profile),
+            ]
+        )
+        return app
+
+    async def health(self, request: web.Request) -> web.Response:
+        """Green, whatever generation does: that is one of the failures."""
+        return web.Response()
+
+    async def model_info(self, request: web.Request) -> web.Response:
+        """``GET /model_info``."""
+        path = "/another/model" if "wrong_model" in self._failures else self._arguments["model_path"]
+        return web.json_response(
+            {
+                "model_path": path,
+                "tokenizer_path": path,
+                "is_generation": True,
+                "architectures": ["SimulatedForCausalLM"],
+            }
+        )
+
+    async def server_info(self, request: web.Request) -> web.Response:
+        """``GET /server_info``: configuration, and the plugin's record in the internal state; flushes the step log."""
+        self._scheduler.flush()
+        state: dict[str, Any] = {"effective_max_running_requests_per_dp": self._arguments["max_running_requests"]}
+        if "no_attestation" not in self._failures:
+            state["equipoise"] = self._attestation()
+        return web.json_response(
+            {
+                **self._arguments,
+                "version": VERSION,
+                "max_total_num_tokens": self._arguments["max_total_tokens"],
+                "internal_states": [state],
+            }
+        )
+
+    def _attestation(self) -> dict[str, Any]:
+        arm = "upstream" if "wrong_arm" in self._failures else self._identity.arm
+        return {
+            "arm": arm,
+            "backend_class": "SimulatedAttnBackend",
+            "versions": {"sglang": VERSION, "equipoise_backends": "simulated"},
+            "device": "simulated",
+            "kernel_path": "reference",
+            "counter_bytes": 32768 if arm == "persistent" else None,
+            "counter_capacity": 8192 if arm == "persistent" else None,
+            "scale_shared": arm == "persistent",
+            "decode_calls": self._scheduler.decode_steps * self._knobs.layers,
+            "guard": {"state": "clean", "detail": ""},
+            "launch_id": self._identity.launch_id,
+            "seam": "simulated",
+            "steps_written": self._scheduler.decode_steps,
+        }
+
+    async def flush_cache(self, request: web.Request) -> web.Response:
+        """``POST /flush_cache``; there is no cache."""
+        return web.Response(text="Cache flushed.\n")
+
+    async def start_profile(self, request: web.Request) -> web.Response:
+        """``POST /start_profile``: the next ``num_steps`` decode steps go into a trace."""
+        body = await request.json()
+        activity = "GPU" if body["activities"] == ["GPU"] else "CPU"
+
+        def finish(batches: list[int]) -> None:
+            events = traces.events(self._knobs, self._identity.arm, activity, batches)
+            traces.write(Path(body["output_dir"]), uuid.uuid4().hex[:10], events)
+
+        self._scheduler.profile = Profile(int(body["num_steps"]), [], finish)
+        return web.Response(text="Start profiling.\n")
+
+    async def generate(self, request: web.Request) -> web.StreamResponse:
+        """``POST /generate`` with ``text`` or ``input_ids``, plain or streaming."""
+        body = await request.json()
+        if "no_generation" in self._failures:
+            await asyncio.Event().wait()
+        if "text" in body:
+            return await self._answer(body)
+        prompts = body["input_ids"]
+        prompts = prompts if isinstance(prompts[0], list) else [prompts]
+        return await self._stream(request, prompts, body["sampling_params"]["max_new_tokens"])
+
+    async def _answer(self, body: dict[str, Any]) -> web.Response:
+        prompt = body["text"]
+        if self._failures.refuses(prompt):
+            return web.json_response({"error": {"message": "simulated failure"}}, status=500)
+        sampling = body["sampling_params"]
+        ids, pieces = tokens(self._answerer.answer(prompt))
+        limit = sampling["max_new_tokens"]
+        finish = {"type": "length", "length": limit} if len(ids) > limit else {"type": "stop", "matched": 2}
+        ids, pieces = ids[:limit], pieces[:limit]
+        sequence = Sequence(len(prompt.split()), len(ids), from_text=True)
+        self._scheduler.submit([sequence])
+        while await sequence.emitted.get() < sequence.new_tokens:
+            pass
+        self._failures.after_answer()
+        meta = _meta(sequence, sequence.done, finish)
+        return web.json_response({"text": "".join(pieces), "output_ids": ids, "meta_info": meta})
+
+    async def _stream(self, request: web.Request, prompts: list[list[int]], new_tokens: int) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        sequences = [Sequence(len(prompt), new_tokens, from_text=False) for prompt in prompts]
+        self._scheduler.submit(sequences)
+        for _ in range(new_tokens):
+            for index, sequence in enumerate(sequences):
+                done = await sequence.emitted.get()
+                if "garbage_stream" in self._failures:
+                    await response.write(b"data: \xff\xfe not json\n\n")
+                    continue
+                await response.write(b"data: " + _chunk(index, sequence, done) + b"\n\n")
+            if "truncated_stream" in self._failures:
+                return response
+        await response.write(b"data: [DONE]\n\n")
+        return response
+
+
+def _chunk(index: int, sequence: Sequence, done: int) -> bytes:
+    finish = {"type": "length", "length": done} if done == sequence.new_tokens else None
+    body = {
+        "text": " x" * done,
+        "output_ids": [1000 + (index + place) % 100 for place in range(done)],
+        "meta_info": _meta(sequence, done, finish),
+        "index": index,
+    }
+    return json.dumps(body).encode()
+
+
+def _meta(sequence: Sequence, done: int, finish: dict[str, Any] | None) -> dict[str, Any]:
+    return {
+        "id": uuid.uuid4().hex,
+        "finish_reason": finish,
+        "prompt_tokens": sequence.prompt_tokens,
+        "completion_tokens": done,
+        "cached_tokens": 0,
+    }

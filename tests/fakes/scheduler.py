@@ -1,0 +1,129 @@
+"""Continuous batching in pretended time: prefills first, then one token per running sequence and step.
+
+It writes the step log in the plugin's form and, when asked, hands the steps it ran to the trace writer.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TextIO
+
+from tests.fakes.knobs import Identity
+from tests.fakes.world import World
+
+FLUSHED_HEADER = {"format": "equipoise-steps", "version": 1, "columns": [
+    "monotonic_ns", "graph_batch", "real_batch", "context_tokens", "busy_us", "period_us",
+]}  # fmt: skip
+
+
+@dataclass
+class Sequence:
+    """One request being decoded. ``emitted`` gets the number of tokens after each step."""
+
+    prompt_tokens: int
+    new_tokens: int
+    from_text: bool
+    emitted: asyncio.Queue[int] = field(default_factory=asyncio.Queue)
+    done: int = 0
+
+    def emit(self) -> None:
+        """One more token."""
+        self.done += 1
+        self.emitted.put_nowait(self.done)
+
+    @property
+    def finished(self) -> bool:
+        """Whether all tokens are out."""
+        return self.done >= self.new_tokens
+
+
+@dataclass
+class Profile:
+    """A trace in the making."""
+
+    steps_left: int
+    batches: list[int]
+    finish: Callable[[list[int]], None]
+
+
+class Scheduler:
+    """The engine's loop."""
+
+    def __init__(self, world: World, identity: Identity, *, max_running: int, time_scale: float) -> None:
+        self._world = world
+        self._max_running = max_running
+        self._time_scale = time_scale
+        self._waiting: list[Sequence] = []
+        self._running: list[Sequence] = []
+        self._wake = asyncio.Event()
+        self._log: TextIO = identity.step_log.open("w")
+        self._log.write(json.dumps({**FLUSHED_HEADER, "arm": identity.arm, "launch_id": identity.launch_id}) + "\n")
+        self._now_ns = time.monotonic_ns()
+        self._after_decode = False
+        self.decode_steps = 0
+        self.id_prompt_steps = 0
+        self.profile: Profile | None = None
+        self.on_step: Callable[[], None] = lambda: None
+
+    def submit(self, sequences: list[Sequence]) -> None:
+        """Queue sequences; those of one call are prefilled together if there is room."""
+        self._waiting += sequences
+        self._wake.set()
+
+    def flush(self) -> None:
+        """Write out the step log."""
+        self._log.flush()
+
+    async def run(self) -> None:
+        """Serve for ever."""
+        while True:
+            if not self._waiting and not self._running:
+                self._wake.clear()
+                self._after_decode = False
+                await self._wake.wait()
+            room = self._max_running - len(self._running)
+            if self._waiting and room > 0:
+                await self._prefill(room)
+            else:
+                await self._decode()
+
+    async def _prefill(self, room: int) -> None:
+        admitted, self._waiting = self._waiting[:room], self._waiting[room:]
+        self._after_decode = False
+        await self._pass_time(200.0 * len(admitted))
+        for sequence in admitted:
+            sequence.emit()
+        self._running += [sequence for sequence in admitted if not sequence.finished]
+
+    async def _decode(self) -> None:
+        batch = len(self._running)
+        context = sum(sequence.prompt_tokens + sequence.done for sequence in self._running)
+        began_ns = self._now_ns
+        busy_us = self._world.busy_us(batch, context)
+        period_us = self._world.period_us(busy_us)
+        await self._pass_time(period_us)
+        row = [began_ns, batch, batch, context, round(busy_us, 3), round(period_us, 3) if self._after_decode else None]
+        self._log.write(json.dumps(row) + "\n")
+        self._after_decode = True
+        self._count(batch)
+        for sequence in self._running:
+            sequence.emit()
+        self._running = [sequence for sequence in self._running if not sequence.finished]
+
+    def _count(self, batch: int) -> None:
+        self.decode_steps += 1
+        self.id_prompt_steps += any(not sequence.from_text for sequence in self._running)
+        self.on_step()
+        if self.profile is not None:
+            self.profile.batches.append(batch)
+            self.profile.steps_left -= 1
+            if self.profile.steps_left == 0:
+                self.profile.finish(self.profile.batches)
+                self.profile = None
+
+    async def _pass_time(self, pretended_us: float) -> None:
+        """Let pretended time pass; the clock of the step log is the pretended one."""
+        self._now_ns += int(pretended_us * 1000)
+        await asyncio.sleep(pretended_us * 1e-6 * self._time_scale)

@@ -1,0 +1,62 @@
+"""A simulated engine as a process of its own, started with SGLang's command line.
+
+``python -m tests.fakes.simulated_engine --model-path … --port …``. It speaks the parts of SGLang's HTTP interface
+that Equipoise uses and writes the plugin's step log; ``EQUIPOISE_SIM`` holds its knobs. It computes nothing.
+"""
+
+import argparse
+import asyncio
+from typing import Any
+
+from aiohttp import web
+
+from tests.fakes.failures import Failures
+from tests.fakes.knobs import Identity, from_environment
+from tests.fakes.routes import Routes
+from tests.fakes.scheduler import Scheduler
+from tests.fakes.world import World
+
+
+def parse(argv: list[str] | None = None) -> dict[str, Any]:
+    """SGLang's flags that matter here; all others are kept as they are, with ``True`` where no value follows."""
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    parser.add_argument("--model-path", required=True)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--nccl-port", type=int)
+    parser.add_argument("--max-total-tokens", type=int, default=16384)
+    parser.add_argument("--max-running-requests", type=int, default=256)
+    parser.add_argument("--random-seed", type=int, default=1)
+    known, rest = parser.parse_known_args(argv)
+    arguments = vars(known)
+    for place, word in enumerate(rest):
+        if word.startswith("--"):
+            value = rest[place + 1] if place + 1 < len(rest) and not rest[place + 1].startswith("--") else True
+            arguments[word[2:].replace("-", "_")] = value
+    return arguments
+
+
+async def serve(arguments: dict[str, Any]) -> None:
+    """Serve until killed."""
+    knobs, identity = from_environment(), Identity.from_environment()
+    failures = Failures(knobs, identity)
+    world = World(knobs, identity, failures.slowdown)
+    scheduler = Scheduler(world, identity, max_running=arguments["max_running_requests"], time_scale=knobs.time_scale)
+    scheduler.on_step = lambda: failures.after_block_step(scheduler.id_prompt_steps)
+    loop = asyncio.create_task(scheduler.run())
+    runner = web.AppRunner(Routes(knobs, identity, failures, scheduler, arguments).application())
+    await runner.setup()
+    await web.TCPSite(runner, arguments["host"], arguments["port"]).start()
+    print("The server is fired up and ready to roll!", flush=True)
+    await loop
+
+
+def main() -> None:
+    """Start, misbehave if told to, serve."""
+    arguments = parse()
+    Failures(from_environment(), Identity.from_environment()).at_start()
+    asyncio.run(serve(arguments))
+
+
+if __name__ == "__main__":
+    main()
