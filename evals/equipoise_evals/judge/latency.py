@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Literal
 
 from scipy.stats import t as student_t
@@ -22,7 +22,8 @@ from equipoise_evals.model import (
     Plan,
     Slower,
 )
-from equipoise_evals.stats.latency import ratio_interval
+from equipoise_evals.stats.exact import detectable_log_ratio
+from equipoise_evals.stats.latency import RatioInterval, ratio_interval
 from equipoise_evals.stats.multiple import holm
 
 ENGINE_METRICS: tuple[Metric, ...] = ("busy", "period")
@@ -30,6 +31,8 @@ Size = Literal["material", "small", "unclear"]
 
 PAIRS_WITHIN_REACH = 200
 POWER = 0.8
+LARGEST_LOG = math.log(100)
+"""A detectable effect beyond a hundredfold is none."""
 
 
 def judge_latency(plan: Plan, latency: LatencyPlan, contrasts: Contrasts) -> LatencyVerdict | None:
@@ -65,36 +68,36 @@ def _evidence(plan: Plan, latency: LatencyPlan, contrasts: Contrasts) -> Latency
 
 def _contrast(pairs: Sequence[PairContrast], metric: Metric, batch: int, levels: LookLevels) -> LatencyContrast:
     logs = [pair.log_ratio for pair in pairs]
-    sd = stdev(logs) if len(logs) > 1 else None
+    fitted = ratio_interval(logs, confidence=levels.difference)
+    several = len(logs) > 1
     return LatencyContrast(
         metric=metric,
         batch=batch,
         pairs=len(pairs),
-        effect=math.expm1(fmean(logs)),
-        interval=_interval(logs, levels.difference),
-        equivalence=_interval(logs, levels.equivalence),
-        launch_sd=sd,
+        effect=fitted.ratio - 1,
+        interval=_interval(fitted) if several else None,
+        equivalence=_interval(ratio_interval(logs, confidence=levels.equivalence)) if several else None,
+        launch_sd=fitted.sd if several else None,
         per_pair=tuple(math.expm1(log) for log in logs),
         baseline_us=fmean(pair.baseline_us for pair in pairs),
         candidate_us=fmean(pair.candidate_us for pair in pairs),
         median_effect=math.expm1(fmean(pair.median_log_ratio for pair in pairs)),
-        detectable=None if sd is None else _detectable(sd, len(logs), levels.difference),
+        detectable=_detectable(fitted.sd, len(logs), levels.difference) if several else None,
     )
 
 
-def _interval(logs: Sequence[float], level: float) -> Interval | None:
-    if len(logs) < 2:
-        return None
-    fitted = ratio_interval(logs, confidence=level)
+def _interval(fitted: RatioInterval) -> Interval | None:
+    """The interval of the effect; None where two wildly different pairs at a strict level bound nothing."""
     if not math.isfinite(fitted.high):
-        return None  # two wildly different pairs at a strict level bound nothing
-    return Interval(low=fitted.low - 1, high=fitted.high - 1, level=level)
+        return None
+    return Interval(low=fitted.low - 1, high=fitted.high - 1, level=fitted.level)
 
 
-def _detectable(sd: float, pairs: int, level: float) -> float:
-    """Effect that a two-sided t test at this level would find in 80 % of runs: (t_level + t_power) sd / sqrt(R)."""
-    quantiles = student_t.ppf((1 + level) / 2, pairs - 1) + student_t.ppf(POWER, pairs - 1)
-    return math.expm1(float(quantiles) * sd / math.sqrt(pairs))
+def _detectable(sd: float, pairs: int, level: float) -> float | None:
+    if sd == 0:
+        return 0.0
+    effect = math.expm1(min(detectable_log_ratio(sd, pairs, confidence=level, power=POWER), LARGEST_LOG))
+    return effect if effect < math.expm1(LARGEST_LOG) else None
 
 
 def _with_holm(contrasts: Iterable[LatencyContrast], margin: float) -> tuple[LatencyContrast, ...]:
