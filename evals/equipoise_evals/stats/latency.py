@@ -58,11 +58,11 @@ def ratio_interval(log_ratios: ArrayLike, confidence: float = 0.95) -> RatioInte
     level = open_unit(confidence, "confidence")
     estimate, sd = mean_sd(logs)
     half = t_half_width(sd, len(logs), level)
-    low, high = _exp(estimate - half), _exp(estimate + half)
-    return RatioInterval(_exp(estimate), low, high, estimate, sd, len(logs), level)
+    low, high = exp_or_inf(estimate - half), exp_or_inf(estimate + half)
+    return RatioInterval(exp_or_inf(estimate), low, high, estimate, sd, len(logs), level)
 
 
-def _exp(log_ratio: float) -> float:
+def exp_or_inf(log_ratio: float) -> float:
     """Exponential that ends in infinity instead of an error: two pairs at a strict level have limits that far out."""
     return math.exp(log_ratio) if not log_ratio > 709.0 else math.inf
 
