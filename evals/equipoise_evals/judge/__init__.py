@@ -6,10 +6,10 @@ is ``conclude(measure(records, plan), plan)``: what was seen becomes contrasts a
 
 from equipoise_evals.judge.canonical import canonical_json
 from equipoise_evals.judge.conclude import conclude
-from equipoise_evals.judge.measure import measure
+from equipoise_evals.judge.measure import Measured, measure
 from equipoise_evals.model import Plan, Records, Verdict
 
-__all__ = ["canonical_json", "conclude", "judge", "measure"]
+__all__ = ["Measured", "canonical_json", "conclude", "judge", "measure"]
 
 
 def judge(records: Records, plan: Plan) -> Verdict:

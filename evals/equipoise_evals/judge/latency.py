@@ -1,7 +1,7 @@
 """The latency word. The unit is the launch pair; the rule is that of the design: the first word that holds wins."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import Literal
 
@@ -9,6 +9,7 @@ from scipy.stats import t as student_t
 
 from equipoise_evals.judge.contrasts import Contrasts, PairContrast
 from equipoise_evals.judge.levels import LookLevels, look_levels
+from equipoise_evals.judge.outlook import pairs_needed
 from equipoise_evals.model import (
     Equivalent,
     Faster,
@@ -29,7 +30,6 @@ from equipoise_evals.stats.multiple import holm
 ENGINE_METRICS: tuple[Metric, ...] = ("busy", "period")
 Size = Literal["material", "small", "unclear"]
 
-PAIRS_WITHIN_REACH = 200
 POWER = 0.8
 LARGEST_LOG = math.log(100)
 """A detectable effect beyond a hundredfold is none."""
@@ -133,7 +133,9 @@ def _word(plan: Plan, evidence: LatencyEvidence) -> LatencyVerdict:
     if _is_equivalent(busy, m) and _is_equivalent(period, m):
         return Equivalent(measurably_slower=any(_lies_above_zero(c) for c in (busy, period)), evidence=evidence)
     return LatencyInconclusive(
-        why=_why_open(busy, period, m), pairs_needed=_pairs_needed(plan, evidence), evidence=evidence
+        why=_why_open(busy, period, m),
+        pairs_needed=pairs_needed(evidence, look_levels(plan, evidence.look)),
+        evidence=evidence,
     )
 
 
@@ -175,35 +177,3 @@ def _why_open(busy: LatencyContrast, period: LatencyContrast, m: float) -> str:
     if busy.interval and busy.interval.low > 0:
         return f"measurably slower, but not shown to be by more or by less than {m:.2%}"
     return f"the interval holds both 0 and values beyond the margin of {m:.2%}, or is too wide for it"
-
-
-def _pairs_needed(plan: Plan, evidence: LatencyEvidence) -> int | None:
-    """Fewest pairs at which a word would hold if the estimates and the launch SD stayed as they are."""
-    levels = look_levels(plan, evidence.look)
-    return next(
-        (pairs for pairs in range(evidence.look + 1, PAIRS_WITHIN_REACH + 1) if _would_decide(evidence, pairs, levels)),
-        None,
-    )
-
-
-def _would_decide(evidence: LatencyEvidence, pairs: int, levels: LookLevels) -> bool:
-    busy, period = (_extrapolated(c, pairs, levels) for c in (evidence.busy, evidence.period))
-    m = evidence.margin
-    rules: tuple[Callable[[], bool], ...] = (
-        lambda: _is_slower(busy, m) or _is_slower(period, m),
-        lambda: _faster_size(busy, period, m) is not None,
-        lambda: _is_equivalent(busy, m) and _is_equivalent(period, m),
-    )
-    return any(rule() for rule in rules)
-
-
-def _extrapolated(contrast: LatencyContrast, pairs: int, levels: LookLevels) -> LatencyContrast:
-    centre, sd = math.log1p(contrast.effect), contrast.launch_sd or 0.0
-
-    def at(level: float) -> Interval:
-        half = float(student_t.ppf((1 + level) / 2, pairs - 1)) * sd / math.sqrt(pairs)
-        return Interval(low=math.expm1(centre - half), high=math.expm1(centre + half), level=level)
-
-    return contrast.model_copy(
-        update={"pairs": pairs, "interval": at(levels.difference), "equivalence": at(levels.equivalence)}
-    )
