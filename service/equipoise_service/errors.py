@@ -5,6 +5,7 @@
     EquipoiseError                     title, status, type (the last part of the problem's URI)
     ├── SettingsError              500  a variable of the environment holds something unusable (stops the process)
     ├── DataInUse                  500  another service holds the data folder (stops the process)
+    ├── ServerError                500  the HTTP server did not start (stops the process)
     └── Refusal
         ├── RequestInvalid         422  fields unknown, of the wrong type or out of range; every one is named
         ├── UnknownPreset          422
@@ -12,13 +13,15 @@
         ├── ModelRefused
         │   ├── UnknownModel       422
         │   ├── GatedModel         422
-        │   └── ModelUnavailable   422  known, but not complete here and not reachable
+        │   └── ModelUnavailable   503  known, but not complete here and not reachable
         ├── QuestionsRefused
         │   ├── MissingFolder      422
         │   ├── CorruptLine        422  file and 1-based line named
         │   ├── EmptyQuestionSet   422
         │   ├── TooFewQuestions    422
-        │   └── QuestionsUnavailable 422
+        │   └── QuestionsUnavailable 503
+        ├── NoEngine               503  this machine has no engine environment to start engines from
+        ├── UnknownEngine          422  an arm names an engine environment that the configuration lacks
         ├── EmptyIdempotencyKey    422
         ├── IdempotencyConflict    409
         ├── InvalidCursor          422
@@ -77,6 +80,13 @@ class DataInUse(EquipoiseError):
         )
 
 
+class ServerError(EquipoiseError):
+    """The HTTP server cannot bind its address or did not start."""
+
+    title = "Server not started"
+    type = "server"
+
+
 class Refusal(EquipoiseError):
     """Something a client asked for and will not get; nothing is broken."""
 
@@ -120,6 +130,24 @@ class BatchBeyondEngine(Refusal):
         super().__init__(detail, [FieldError("/batch_sizes", detail)])
 
 
+class NoEngine(Refusal):
+    """This machine cannot start any engine; the operator has to set it up."""
+
+    title = "No engine environment"
+    status = 503
+    type = "no-engine"
+
+
+class UnknownEngine(Refusal):
+    """An arm asks for an engine environment that is not configured."""
+
+    title = "Unknown engine environment"
+    type = "unknown-engine"
+
+    def __init__(self, arm: str, name: str, known: Sequence[str]) -> None:
+        super().__init__(f"arm {arm!r} asks for the engine environment {name!r}; there are: {', '.join(known)}")
+
+
 class ModelRefused(Refusal):
     """The model cannot be measured."""
 
@@ -145,6 +173,7 @@ class ModelUnavailable(ModelRefused):
     """The model exists, but its files are not complete here and could not be fetched."""
 
     title = "Model unavailable"
+    status = 503
     type = "model-unavailable"
 
 
@@ -187,6 +216,7 @@ class QuestionsUnavailable(QuestionsRefused):
     """The set exists, but could not be fetched."""
 
     title = "Question set unavailable"
+    status = 503
     type = "questions-unavailable"
 
 

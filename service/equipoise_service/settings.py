@@ -6,18 +6,27 @@ compares it with this class.
 """
 
 import difflib
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from equipoise_service.errors import SettingsError
 
 PREFIX = "EQUIPOISE_"
-Device = Literal["cuda", "cpu", "simulated"]
+
+
+def _from_json(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError as broken:
+        raise ValueError(f"is not JSON ({broken})") from broken
 
 
 class Settings(BaseSettings):
@@ -39,6 +48,18 @@ class Settings(BaseSettings):
     engine_python: Path | None = Field(
         default=None,
         description="Interpreter of the environment with SGLang and the plugin; `make` sets it.",
+    )
+    engine_module: str = Field(
+        default="sglang.launch_server",
+        pattern=r"^[A-Za-z_][\w.]*$",
+        description="Python module that is run to start an engine.",
+    )
+    plugin_path: Path | None = Field(
+        default=None,
+        description="Folder put first on the engines' PYTHONPATH, for a plugin that is not installed; `make` sets it.",
+    )
+    engine_variables: Annotated[dict[str, str], BeforeValidator(_from_json)] = Field(
+        default_factory=dict, description="A JSON object of variables that every engine gets, in both arms alike."
     )
     gsm8k: str | None = Field(
         default=None,
@@ -91,7 +112,7 @@ class Settings(BaseSettings):
         except ValidationError as error:
             first = error.errors()[0]
             name = str(first["loc"][0])
-            raise SettingsError(variable_of(name), f"{first['msg']}, got {values.get(name)!r}") from error
+            raise SettingsError(variable_of(name), f"{first['msg'].removeprefix('Value error, ')}, got {values.get(name)!r}") from error
         return settings.model_copy(update={"data": settings.data.expanduser(), "cache": settings.cache.expanduser()})
 
     @property

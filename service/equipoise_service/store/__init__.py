@@ -3,6 +3,8 @@
 Durable before acknowledged. It knows no engine, no HTTP and no statistics; it never changes a finished comparison.
 """
 
+from typing import NamedTuple, Self
+
 from equipoise_service.store.comparisons import Comparisons, ListFilter, NewComparison, Page, Stored, StoredError
 from equipoise_service.store.database import Database, open_database
 from equipoise_service.store.events import Event, Events
@@ -21,8 +23,24 @@ __all__ = [
     "Page",
     "RecordParts",
     "Status",
+    "Store",
     "Stored",
     "StoredError",
     "StoredRecorder",
     "open_database",
 ]
+
+
+class Store(NamedTuple):
+    """One database and what is kept in it."""
+
+    database: Database
+    comparisons: Comparisons
+    records: RecordParts
+    events: Events
+
+    @classmethod
+    def open(cls, url: str) -> Self:
+        """Open the database at this SQLAlchemy URL, migrated to the newest schema."""
+        database = open_database(url)
+        return cls(database, Comparisons(database), RecordParts(database), Events(database))

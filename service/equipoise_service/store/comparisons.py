@@ -3,11 +3,11 @@
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, Self
 
-from equipoise_evals.model import Frozen
 from pydantic import JsonValue
 from sqlalchemy import ColumnElement, Connection, RowMapping, Select, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
+from equipoise_evals.model import Frozen
 from equipoise_service.store.database import Database
 from equipoise_service.store.events import add_event
 from equipoise_service.store.status import ACTIVE, FINAL, Status, require_transition

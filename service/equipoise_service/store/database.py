@@ -2,7 +2,7 @@
 
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,6 +23,11 @@ class Database:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self._writer = threading.Lock()
+        self._listeners: list[Callable[[], None]] = []
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call ``listener`` after every commit of this process, in the thread that wrote."""
+        self._listeners.append(listener)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -37,6 +42,8 @@ class Database:
             connection = plain.execution_options(equipoise_writes=True)
             with connection.begin():
                 yield connection
+        for listener in self._listeners:
+            listener()
 
     def close(self) -> None:
         """Close every connection."""

@@ -7,10 +7,10 @@ import zlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from equipoise_evals.model import Record, Records
 from pydantic import TypeAdapter
 from sqlalchemy import func, insert, select
 
+from equipoise_evals.model import Record, Records
 from equipoise_service.store.database import Database
 from equipoise_service.store.tables import record_parts
 

@@ -29,15 +29,15 @@ def upgrade() -> None:
         sa.Column("finished_at", sa.DateTime(timezone=True)),
         sa.Column("idempotency_key", sa.String(255)),
         sa.Column("request_sha256", sa.String(64), nullable=False),
-        sa.PrimaryKeyConstraint("id", name="pk_comparisons"),
-        sa.UniqueConstraint("idempotency_key", name="uq_comparisons_idempotency_key"),
-        sa.CheckConstraint("(verdict IS NULL) = (verdict_word IS NULL)", name="ck_comparisons_verdict_has_word"),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_comparisons")),
+        sa.UniqueConstraint("idempotency_key", name=op.f("uq_comparisons_idempotency_key")),
+        sa.CheckConstraint("(verdict IS NULL) = (verdict_word IS NULL)", name=op.f("ck_comparisons_verdict_has_word")),
         sa.CheckConstraint(
-            "(verdict IS NOT NULL) = (status = 'succeeded')", name="ck_comparisons_only_succeeded_has_verdict"
+            "(verdict IS NOT NULL) = (status = 'succeeded')", name=op.f("ck_comparisons_only_succeeded_has_verdict")
         ),
     )
     for column in ("status", "model", "verdict_word"):
-        op.create_index(f"ix_comparisons_{column}_id", "comparisons", [column, "id"])
+        op.create_index(op.f(f"ix_comparisons_{column}_id"), "comparisons", [column, "id"])
     op.create_table(
         "record_parts",
         sa.Column("comparison_id", sa.String(36), nullable=False),
@@ -45,11 +45,11 @@ def upgrade() -> None:
         sa.Column("kind", sa.String(32), nullable=False),
         sa.Column("payload", sa.Text),
         sa.Column("payload_zlib", sa.LargeBinary),
-        sa.PrimaryKeyConstraint("comparison_id", "seq", name="pk_record_parts"),
+        sa.PrimaryKeyConstraint("comparison_id", "seq", name=op.f("pk_record_parts")),
         sa.ForeignKeyConstraint(
-            ["comparison_id"], ["comparisons.id"], ondelete="CASCADE", name="fk_record_parts_comparison_id"
+            ["comparison_id"], ["comparisons.id"], ondelete="CASCADE", name=op.f("fk_record_parts_comparison_id")
         ),
-        sa.CheckConstraint("(payload IS NULL) <> (payload_zlib IS NULL)", name="ck_record_parts_one_payload"),
+        sa.CheckConstraint("(payload IS NULL) <> (payload_zlib IS NULL)", name=op.f("ck_record_parts_one_payload")),
     )
     op.create_table(
         "events",
@@ -58,8 +58,8 @@ def upgrade() -> None:
         sa.Column("at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("kind", sa.String(32), nullable=False),
         sa.Column("payload", sa.Text, nullable=False),
-        sa.PrimaryKeyConstraint("comparison_id", "seq", name="pk_events"),
+        sa.PrimaryKeyConstraint("comparison_id", "seq", name=op.f("pk_events")),
         sa.ForeignKeyConstraint(
-            ["comparison_id"], ["comparisons.id"], ondelete="CASCADE", name="fk_events_comparison_id"
+            ["comparison_id"], ["comparisons.id"], ondelete="CASCADE", name=op.f("fk_events_comparison_id")
         ),
     )

@@ -1,0 +1,115 @@
+"""Submitting, listing, reading and cancelling comparisons."""
+
+import uuid
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Header, Query, Response
+from pydantic import Field
+
+from equipoise_evals.model import Frozen
+from equipoise_service.api.dependencies import TheComparison, TheService
+from equipoise_service.api.problems import document
+from equipoise_service.api.views import ComparisonList, ComparisonView, ProgressView
+from equipoise_service.errors import ComparisonNotFound, EmptyIdempotencyKey, IdempotencyConflict, InvalidCursor
+from equipoise_service.ids import new_id
+from equipoise_service.requests import CompareRequest
+from equipoise_service.service import Service
+from equipoise_service.store import FINAL, ListFilter, NewComparison, Status, Stored
+
+router = APIRouter(tags=["comparisons"])
+LONGEST_KEY = 255
+
+VerdictWord = Literal["ship", "neutral", "block", "inconclusive", "treatment_inactive", "invalid"]
+
+
+class ListQuery(Frozen):
+    """The query of the list. A cursor comes from ``next_cursor`` of the page before."""
+
+    limit: int = Field(default=50, ge=1, le=200)
+    cursor: str | None = None
+    model: str | None = None
+    verdict: VerdictWord | None = None
+    status: Status | None = None
+
+
+@router.post("/compare", status_code=202, responses=document(409, 422))
+def submit(
+    body: CompareRequest,
+    service: TheService,
+    response: Response,
+    idempotency_key: Annotated[str | None, Header()] = None,
+) -> ComparisonView:
+    """Accept a comparison, or say why it cannot be run, before any engine starts.
+
+    With an ``Idempotency-Key``, the same body sent again gets the comparison that it got the first time.
+    """
+    if idempotency_key is not None and not 1 <= len(idempotency_key) <= LONGEST_KEY:
+        raise EmptyIdempotencyKey
+    stored = _seen_before(service, body, idempotency_key) or _accept(service, body, idempotency_key)
+    response.headers["Location"] = f"/comparisons/{stored.id}"
+    return _view(service, stored)
+
+
+@router.get("/comparisons", responses=document(422))
+def list_comparisons(query: Annotated[ListQuery, Query()], service: TheService) -> ComparisonList:
+    """Comparisons, newest first, in pages."""
+    if query.cursor is not None and not is_id(query.cursor):
+        raise InvalidCursor(query.cursor)
+    chosen = ListFilter(query.model, query.verdict, query.status)
+    return ComparisonList.of(service.store.comparisons.page(chosen, query.limit, query.cursor))
+
+
+@router.get("/comparisons/{comparison_id}", responses=document(404))
+def read_comparison(stored: TheComparison, service: TheService) -> ComparisonView:
+    """One comparison: request, plan, progress, and verdict or error."""
+    return _view(service, stored)
+
+
+# A coroutine: it must run in the event loop of the worker, so that a queued comparison cannot start in between.
+@router.post("/comparisons/{comparison_id}/cancel", status_code=202, responses=document(404, 409))
+async def cancel(comparison_id: str, service: TheService) -> ComparisonView:
+    """Cancel a comparison. One that runs is ``cancelled`` as soon as its engines are gone; its records are kept."""
+    service.worker.cancel(comparison_id)
+    stored = service.store.comparisons.get(comparison_id)
+    if stored is None:
+        raise ComparisonNotFound(comparison_id)
+    return _view(service, stored)
+
+
+def is_id(text: str) -> bool:
+    """Whether a text has the form of a comparison's id."""
+    try:
+        return str(uuid.UUID(text)) == text
+    except ValueError:
+        return False
+
+
+def _seen_before(service: Service, body: CompareRequest, key: str | None) -> Stored | None:
+    stored = service.store.comparisons.by_key(key) if key is not None else None
+    return None if stored is None else _same_body(stored, body, str(key))
+
+
+def _accept(service: Service, body: CompareRequest, key: str | None) -> Stored:
+    plan = service.resolve(body)
+    new = NewComparison(
+        id=new_id(),
+        model=body.model,
+        request=body.model_dump_json(),
+        request_sha256=body.sha256,
+        plan=plan.model_dump_json(),
+        idempotency_key=key,
+    )
+    stored, added = service.store.comparisons.add(new)
+    return stored if added else _same_body(stored, body, str(key))
+
+
+def _same_body(stored: Stored, body: CompareRequest, key: str) -> Stored:
+    if stored.request_sha256 != body.sha256:
+        raise IdempotencyConflict(key, stored.id)
+    return stored
+
+
+def _view(service: Service, stored: Stored) -> ComparisonView:
+    event = None if stored.status in FINAL else service.store.events.latest(stored.id, "progress")
+    progress = None if event is None else ProgressView.model_validate_json(event.payload)
+    return ComparisonView.of(stored, progress)

@@ -1,0 +1,30 @@
+"""What routes are given: the running service, and the comparison that a path names."""
+
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from equipoise_service.errors import ComparisonNotFound
+from equipoise_service.service import Service
+from equipoise_service.store import Stored
+
+
+def service_of(request: Request) -> Service:
+    """The service that the application runs."""
+    service = request.app.state.service
+    assert isinstance(service, Service)  # noqa: S101 - set by the lifespan, before any route can be called
+    return service
+
+
+TheService = Annotated[Service, Depends(service_of)]
+
+
+def comparison_of(comparison_id: str, service: TheService) -> Stored:
+    """The comparison with the id of the path; raises ``ComparisonNotFound``."""
+    stored = service.store.comparisons.get(comparison_id)
+    if stored is None:
+        raise ComparisonNotFound(comparison_id)
+    return stored
+
+
+TheComparison = Annotated[Stored, Depends(comparison_of)]

@@ -1,0 +1,57 @@
+"""Progress as server-sent events. They come from the database, so a client that returns misses and repeats none."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Response
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from starlette.concurrency import run_in_threadpool
+
+from equipoise_service.api.dependencies import TheComparison, TheService
+from equipoise_service.api.problems import document
+from equipoise_service.bell import heard
+from equipoise_service.service import Service
+from equipoise_service.store import FINAL, Event
+
+router = APIRouter(tags=["events"])
+POLL_S = 10.0
+"""The bell wakes a stream after every write of this process; this is for writes of another one."""
+
+
+@router.get("/comparisons/{comparison_id}/events", response_class=EventSourceResponse, responses=document(404, 422))
+async def stream_events(
+    stored: TheComparison,
+    service: TheService,
+    last_event_id: Annotated[int, Header(ge=0)] = 0,
+) -> Response:
+    """Every event after ``Last-Event-ID``, past and future, until the comparison has ended.
+
+    Each event's ``id`` is its number, its name is ``status`` or ``progress``. When nothing more will come, the answer
+    is 204, which tells a browser to stop asking.
+    """
+    if stored.status in FINAL and not await run_in_threadpool(
+        service.store.events.after, stored.id, last_event_id, limit=1
+    ):
+        return Response(status_code=204)
+    return EventSourceResponse(_events(service, stored.id, last_event_id), headers={"Cache-Control": "no-store"})
+
+
+async def _events(service: Service, comparison_id: str, after: int) -> AsyncIterator[ServerSentEvent]:
+    while True:
+        # In this order: whatever is written while we look rings the ticket, and a final status has no later events.
+        ticket = service.bell.ticket()
+        stored = await run_in_threadpool(service.store.comparisons.get, comparison_id)
+        batch = await run_in_threadpool(service.store.events.after, comparison_id, after)
+        for event in batch:
+            after = event.seq
+            yield _on_the_wire(event)
+        if not batch:
+            if stored is None or stored.status in FINAL:
+                return
+            await heard(ticket, POLL_S)
+
+
+def _on_the_wire(event: Event) -> ServerSentEvent:
+    data = {"at": event.at.isoformat().replace("+00:00", "Z"), **json.loads(event.payload)}
+    return ServerSentEvent(id=str(event.seq), event=event.kind, data=json.dumps(data, separators=(",", ":")))

@@ -1,0 +1,118 @@
+"""Errors on the wire: RFC 9457 problem documents, for every error and from one handler.
+
+``type`` is ``/problems/<kind>``, relative to the service; a human-readable list of kinds is served there.
+"""
+
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic_core import ErrorDetails
+from starlette.exceptions import HTTPException
+
+from equipoise_evals.model import Frozen
+from equipoise_service.errors import EquipoiseError, FieldError, RequestInvalid
+
+MEDIA_TYPE = "application/problem+json"
+
+
+class ProblemField(Frozen):
+    """One thing wrong with one field of the request."""
+
+    pointer: str
+    detail: str
+
+
+class Problem(Frozen):
+    """RFC 9457's problem document; ``errors`` names each faulty field."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str
+    errors: tuple[ProblemField, ...] = ()
+
+
+class ProblemResponse(JSONResponse):
+    """A JSON response with the media type of problem documents."""
+
+    media_type = MEDIA_TYPE
+
+
+def document(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """OpenAPI's description of the problems that a route can answer with."""
+    schema = {"schema": {"$ref": "#/components/schemas/Problem"}}
+    return {
+        status: {"description": HTTPStatus(status).phrase, "model": Problem, "content": {MEDIA_TYPE: schema}}
+        for status in statuses
+    }
+
+
+def install(app: FastAPI) -> None:
+    """Make ``answer`` the handler of every error of the application."""
+    for kind in (EquipoiseError, RequestValidationError, HTTPException, Exception):
+        app.add_exception_handler(kind, answer)
+
+
+async def answer(request: Request, error: Exception) -> ProblemResponse:
+    """The problem document of any error."""
+    problem, headers = _problem(request.url.path, error)
+    return ProblemResponse(problem.model_dump(mode="json"), problem.status, headers)
+
+
+def _problem(path: str, error: Exception) -> tuple[Problem, Mapping[str, str] | None]:
+    match error:
+        case RequestValidationError():
+            return _named(path, RequestInvalid(field_errors(error.errors()))), None
+        case EquipoiseError():
+            return _named(path, error), None
+        case HTTPException():
+            phrase = HTTPStatus(error.status_code).phrase
+            kind = phrase.lower().replace(" ", "-")
+            problem = Problem(
+                type=f"/problems/{kind}", title=phrase, status=error.status_code, detail=error.detail, instance=path
+            )
+            return problem, error.headers
+        case _:
+            # What went wrong is for the log alone: an unexpected error's text may hold anything.
+            text = "the service has a defect; its log has the details"
+            return _named(path, EquipoiseError(text)), None
+
+
+def _named(path: str, error: EquipoiseError) -> Problem:
+    return Problem(
+        type=f"/problems/{error.type}",
+        title=error.title,
+        status=error.status,
+        detail=error.detail,
+        instance=path,
+        errors=tuple(ProblemField(pointer=field.pointer, detail=field.detail) for field in error.fields),
+    )
+
+
+def field_errors(errors: Sequence[ErrorDetails]) -> list[FieldError]:
+    """Pydantic's findings by JSON pointer. The offending value is left out: it may be no JSON at all, such as nan."""
+    return [
+        FieldError("" if error["type"] == "json_invalid" else _pointer(error["loc"]), _sentence(error))
+        for error in errors
+    ]
+
+
+def _sentence(error: ErrorDetails) -> str:
+    if error["type"] == "extra_forbidden":
+        return "unknown field"
+    if error["type"] == "json_invalid":
+        return f"the body is not JSON: {error['ctx']['error']}, at character {error['loc'][-1]}"
+    return error["msg"].removeprefix("Value error, ")
+
+
+def _pointer(location: tuple[int | str, ...]) -> str:
+    """``("body", "arms", 0)`` becomes ``/arms/0``, ``("query", "limit")`` becomes ``query/limit``."""
+    escaped = [str(part).replace("~", "~0").replace("/", "~1") for part in location]
+    if escaped[:1] == ["body"]:
+        return "".join(f"/{part}" for part in escaped[1:])
+    return "/".join(escaped)

@@ -1,0 +1,35 @@
+"""Raw records, for anyone who wants to judge again, and the schemas of everything that is published."""
+
+from typing import Any, Literal
+
+from fastapi import APIRouter
+from fastapi.responses import StreamingResponse
+
+from equipoise_evals.model import Frozen, Plan, Verdict
+from equipoise_service.api.dependencies import TheComparison, TheService
+from equipoise_service.api.problems import document
+from equipoise_service.interchange import RecordsDocument, records_text
+from equipoise_service.report import Report
+
+router = APIRouter(tags=["records"])
+
+SCHEMAS: dict[str, type[Frozen]] = {"records": RecordsDocument, "plan": Plan, "verdict": Verdict, "report": Report}
+
+
+@router.get(
+    "/comparisons/{comparison_id}/records",
+    response_class=StreamingResponse,
+    responses={200: {"model": RecordsDocument, "description": "See /schemas/records.json"}, **document(404)},
+)
+def read_records(stored: TheComparison, service: TheService) -> StreamingResponse:
+    """The plan, every record so far in the order observed, and the verdict if there is one."""
+    headers = {"Content-Disposition": f'inline; filename="equipoise-{stored.id}-records.json"'}
+    return StreamingResponse(
+        records_text(stored, service.store.records), media_type="application/json", headers=headers
+    )
+
+
+@router.get("/schemas/{name}.json", responses=document(404, 422))
+def read_schema(name: Literal["records", "plan", "verdict", "report"]) -> dict[str, Any]:
+    """JSON Schema of a published document."""
+    return SCHEMAS[name].model_json_schema(mode="serialization")

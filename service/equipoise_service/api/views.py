@@ -1,0 +1,120 @@
+"""What the API shows of a comparison. Views are made from stored values and nothing is computed in them."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Self
+
+from equipoise_evals.model import Frozen, Plan, Verdict
+from equipoise_service.requests import CompareRequest
+from equipoise_service.store import Page, Status, Stored, StoredError
+
+
+class ProgressView(Frozen):
+    """The newest progress of a comparison that has not ended: ``done`` of ``total`` units of ``stage``."""
+
+    stage: str
+    done: int
+    total: int
+    detail: str
+
+
+class ComparisonSummary(Frozen):
+    """One line of the list. ``verdict`` is the overall word."""
+
+    id: str
+    status: Status
+    model: str
+    preset: str
+    verdict: str | None
+    headline: str | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+    @classmethod
+    def of(cls, stored: Stored) -> Self:
+        """The summary of a stored comparison."""
+        verdict = verdict_of(stored)
+        return cls(
+            id=stored.id,
+            status=stored.status,
+            model=stored.model,
+            preset=CompareRequest.model_validate_json(stored.request).preset,
+            verdict=stored.verdict_word,
+            headline=verdict.headline if verdict else None,
+            created_at=stored.created_at,
+            started_at=stored.started_at,
+            finished_at=stored.finished_at,
+        )
+
+
+class ComparisonList(Frozen):
+    """One page of comparisons, newest first; ``next_cursor`` is null on the last page."""
+
+    items: tuple[ComparisonSummary, ...]
+    next_cursor: str | None
+
+    @classmethod
+    def of(cls, page: Page) -> Self:
+        """The view of one page."""
+        return cls(items=tuple(ComparisonSummary.of(stored) for stored in page.items), next_cursor=page.next_before)
+
+
+class ComparisonView(Frozen):
+    """One comparison: what was asked, what was planned, and what came of it.
+
+    ``verdict`` is there when ``status`` is ``succeeded``, ``error`` when it is ``failed``, ``cancelled`` or
+    ``interrupted``, ``progress`` while it runs.
+    """
+
+    id: str
+    status: Status
+    model: str
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    request: CompareRequest
+    plan: Plan
+    progress: ProgressView | None
+    verdict: Verdict | None
+    error: StoredError | None
+    links: dict[str, str]
+
+    @classmethod
+    def of(cls, stored: Stored, progress: ProgressView | None) -> Self:
+        """The view of a stored comparison and its newest progress."""
+        return cls(
+            id=stored.id,
+            status=stored.status,
+            model=stored.model,
+            created_at=stored.created_at,
+            started_at=stored.started_at,
+            finished_at=stored.finished_at,
+            request=CompareRequest.model_validate_json(stored.request),
+            plan=Plan.model_validate_json(stored.plan),
+            progress=progress,
+            verdict=verdict_of(stored),
+            error=stored.error,
+            links=links(stored.id),
+        )
+
+
+def verdict_of(stored: Stored) -> Verdict | None:
+    """The stored verdict as a value."""
+    return None if stored.verdict is None else Verdict.model_validate_json(stored.verdict)
+
+
+def links(comparison_id: str) -> dict[str, str]:
+    """Where everything about one comparison is, relative to the service."""
+    root = f"/comparisons/{comparison_id}"
+    names: Iterable[tuple[str, str]] = (
+        ("self", ""),
+        ("page", "/page"),
+        ("events", "/events"),
+        ("records", "/records"),
+        ("report_json", "/report.json"),
+        ("report_csv", "/report.csv"),
+        ("report_markdown", "/report.md"),
+        ("cancel", "/cancel"),
+    )
+    return {name: root + path for name, path in names}

@@ -1,0 +1,76 @@
+"""``equipoise compare``: submit a comparison, watch it, and end with the exit code of its verdict."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from equipoise_service.cli.exit_codes import CommandError, ExitCode
+from equipoise_service.cli.options import Url
+
+
+def compare(  # noqa: PLR0913, PLR0917 - one parameter an option, one option a field of the request
+    model: Annotated[str, typer.Argument(help="Hub id, folder, or `embedded`.")] = "embedded",
+    url: Url = None,
+    preset: Annotated[str | None, typer.Option(help="Pair of arms to start from.")] = None,
+    baseline: Annotated[str | None, typer.Option(metavar="JSON", help="Changes to the baseline arm.")] = None,
+    candidate: Annotated[str | None, typer.Option(metavar="JSON", help="Changes to the candidate arm.")] = None,
+    declared_aa: Annotated[bool | None, typer.Option("--declared-aa", help="Both arms are meant to be equal.")] = None,
+    parts: Annotated[str | None, typer.Option(help="latency, accuracy, or both with a comma.")] = None,
+    batch_sizes: Annotated[str | None, typer.Option(help="Batch sizes to time, with commas.")] = None,
+    primary_batch: Annotated[int | None, typer.Option(help="The batch size that decides.")] = None,
+    pairs_max: Annotated[int | None, typer.Option(help="At most so many launch pairs.")] = None,
+    questions: Annotated[int | None, typer.Option(help="Size of the sample; all questions if not given.")] = None,
+    shots: Annotated[int | None, typer.Option(help="Worked examples before each question.")] = None,
+    concurrency: Annotated[int | None, typer.Option(help="Questions in flight.")] = None,
+    margin_accuracy_pp: Annotated[float | None, typer.Option(help="Loss of accuracy that counts, in points.")] = None,
+    margin_latency: Annotated[float | None, typer.Option(help="Change of the step time that counts.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Decides sample, order and prompts.")] = None,
+    max_new_tokens: Annotated[int | None, typer.Option(help="Longest answer, in tokens.")] = None,
+    prompt_tokens: Annotated[int | None, typer.Option(help="Context at which a block starts.")] = None,
+    steps_per_block: Annotated[int | None, typer.Option(help="Decode steps of one block.")] = None,
+    quads: Annotated[int | None, typer.Option(help="ABBA quads per batch size and launch pair.")] = None,
+    request: Annotated[Path | None, typer.Option(help="A file with the whole request as JSON; options win.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON instead of tables.")] = False,
+) -> int:
+    """Compare two arms and say whether to ship: 0 ship or neutral, 1 block, 2 not decided, 3 error, 64 usage.
+
+    Uses the service at --url, else the one that runs in the data folder, else a private one for this comparison.
+    """
+    given = dict(locals())
+    for name in ("url", "request", "as_json"):
+        del given[name]
+    body = body_of(given, request)
+    from equipoise_service.cli.comparing import compare_and_show
+
+    return asyncio.run(compare_and_show(body, url, as_json))
+
+
+def body_of(options: dict[str, Any], request: Path | None) -> dict[str, Any]:
+    """The request: the file's fields, then the options that were given."""
+    body: dict[str, Any] = {}
+    if request is not None:
+        body = _object(request.read_text(), str(request))
+    for name, value in options.items():
+        if value is not None and not (name == "model" and "model" in body and value == "embedded"):
+            body[name] = value
+    for name in ("baseline", "candidate"):
+        if isinstance(body.get(name), str):
+            body[name] = _object(body[name], f"--{name}")
+    if isinstance(body.get("parts"), str):
+        body["parts"] = body["parts"].split(",")
+    if isinstance(body.get("batch_sizes"), str):
+        body["batch_sizes"] = body["batch_sizes"].split(",")
+    return body
+
+
+def _object(text: str, where: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError as broken:
+        raise CommandError(f"{where} is not JSON: {broken}", ExitCode.USAGE) from broken
+    if not isinstance(value, dict):
+        raise CommandError(f"{where} must be a JSON object", ExitCode.USAGE)
+    return value

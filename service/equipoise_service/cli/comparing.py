@@ -1,0 +1,86 @@
+"""What ``equipoise compare`` does: find or start a service, submit, watch, and say how it ended."""
+
+import asyncio
+import contextlib
+import json
+import signal
+from collections.abc import AsyncIterator
+from typing import Any
+
+import typer
+from rich.console import Console
+
+from equipoise_evals.model import Verdict
+from equipoise_service.cli.client import ApiClient
+from equipoise_service.cli.display import LiveProgress, show_verdict
+from equipoise_service.cli.exit_codes import OF_VERDICT, CommandError
+from equipoise_service.folder import holder_of
+from equipoise_service.server import bind, running_server
+from equipoise_service.settings import Settings
+
+
+async def compare_and_show(body: dict[str, Any], url: str | None, as_json: bool) -> int:
+    """Submit, watch, show how it ended, and return the exit code."""
+    console = Console(stderr=True)
+    async with _service(url, console) as address, ApiClient(address) as client:
+        comparison_id = await client.submit(body)
+        console.print(f"comparison {comparison_id}, page {address}/comparisons/{comparison_id}/page", highlight=False)
+        await _watch(client, comparison_id, console)
+        view = await client.comparison(comparison_id)
+    return _ended(view, as_json)
+
+
+@contextlib.asynccontextmanager
+async def _service(url: str | None, console: Console) -> AsyncIterator[str]:
+    """The address of the service to use: the given one, the running one, or a private one for as long as this lasts."""
+    if url is not None:
+        yield url.rstrip("/")
+        return
+    settings = Settings.from_env()
+    holder = holder_of(settings.data)
+    if holder is not None and holder.url is not None:
+        console.print(f"using the service that runs at {holder.url}", highlight=False)
+        yield holder.url
+        return
+    listening = bind("127.0.0.1", 0)
+    async with running_server(settings, listening, url=None):
+        yield listening.url
+
+
+async def _watch(client: ApiClient, comparison_id: str, console: Console) -> None:
+    """Show events until the comparison has ended; an interruption cancels it and waits for its engines' end."""
+    task = asyncio.current_task()
+    assert task is not None  # noqa: S101 - we are in a coroutine
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    with LiveProgress(console) as progress:
+        try:
+            async for event in client.events(comparison_id):
+                progress.show(event)
+        except asyncio.CancelledError:
+            console.print("cancelling; waiting for the engines to end")
+            await client.cancel(comparison_id)
+            async for _ in client.events(comparison_id):
+                pass
+            raise
+
+
+def _ended(view: dict[str, Any], as_json: bool) -> int:
+    """Print how a comparison ended and return the exit code."""
+    from rich.console import Console
+
+    if as_json:
+        typer.echo(json.dumps(view, indent=2, sort_keys=True))
+    if view["verdict"] is None:
+        raise CommandError(error_text(view))
+    verdict = Verdict.model_validate(view["verdict"])
+    if not as_json:
+        show_verdict(Console(), verdict)
+    return OF_VERDICT[verdict.overall.word]
+
+
+def error_text(view: dict[str, Any]) -> str:
+    """Why there is no verdict: arm, stage, reason and the end of the engine's log."""
+    error = view["error"]
+    arm = f"arm {error['arm']}, " if error["arm"] else ""
+    tail = f"\n--- the engine's log ends with ---\n{error['log_tail']}" if error["log_tail"] else ""
+    return f"comparison {view['id']} is {view['status']}: {arm}stage {error['stage']}: {error['reason']}{tail}"

@@ -1,0 +1,32 @@
+"""Exit codes of ``equipoise``. 0, 1 and 2 are verdicts and come from ``compare`` (and ``gate``) alone."""
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What a pipeline reads."""
+
+    PASS = 0
+    BLOCK = 1
+    UNDECIDED = 2
+    ERROR = 3
+    USAGE = 64
+
+
+OF_VERDICT: dict[str, ExitCode] = {
+    "ship": ExitCode.PASS,
+    "neutral": ExitCode.PASS,
+    "block": ExitCode.BLOCK,
+    "inconclusive": ExitCode.UNDECIDED,
+    "treatment_inactive": ExitCode.UNDECIDED,
+    "invalid": ExitCode.UNDECIDED,
+}
+"""By the overall word."""
+
+
+class CommandError(Exception):
+    """A command could not do what it was called for; ``code`` is how it ends."""
+
+    def __init__(self, message: str, code: ExitCode = ExitCode.ERROR) -> None:
+        super().__init__(message)
+        self.code = code

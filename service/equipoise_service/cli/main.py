@@ -1,0 +1,42 @@
+"""Where ``equipoise`` begins and ends: commands by name, and every end as a documented exit code."""
+
+import sys
+import traceback
+from collections.abc import Sequence
+
+import typer
+
+from equipoise_service.cli import compare, doctor, judge, report, serve
+from equipoise_service.cli.exit_codes import CommandError, ExitCode
+from equipoise_service.errors import EquipoiseError
+
+app = typer.Typer(
+    name="equipoise",
+    help="Is the changed LLM serving engine faster, and is it no less accurate?",
+    epilog="Exit codes: 0 ship or neutral, 1 block, 2 not decided (inconclusive, treatment inactive, invalid), "
+    "3 run error, 64 usage.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(serve.serve)
+app.command()(compare.compare)
+app.command()(judge.judge)
+app.command()(report.report)
+app.command()(doctor.doctor)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    try:
+        code = app(args=arguments, prog_name="equipoise", standalone_mode=False)
+    except typer.TyperException as wrong_use:
+        print(f"equipoise: {wrong_use.format_message()}\nTry 'equipoise --help'.", file=sys.stderr)  # noqa: T201
+        return ExitCode.USAGE
+    except (CommandError, EquipoiseError) as refused:
+        print(f"equipoise: {refused}", file=sys.stderr)  # noqa: T201
+        return refused.code if isinstance(refused, CommandError) else ExitCode.ERROR
+    except (Exception, SystemExit):  # noqa: BLE001 - Python's own status for a crash is 1, which here means "block"
+        traceback.print_exc()
+        return ExitCode.ERROR
+    return code if isinstance(code, int) else ExitCode.PASS

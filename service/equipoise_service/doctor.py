@@ -1,0 +1,203 @@
+"""What stands between this machine and a comparison: each finding with its remedy. It changes nothing.
+
+Drivers, clocks and persistence mode of GPUs are not looked at yet.
+"""
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Literal
+
+import psutil
+
+from equipoise_evals.model import Frozen
+from equipoise_service.engines.ports import HIGHEST, LOWEST, is_free, listeners
+from equipoise_service.engines.process import LAUNCH_ID
+from equipoise_service.errors import EquipoiseError
+from equipoise_service.folder import holder_of
+from equipoise_service.machine import Machine
+
+GIB = 1 << 30
+DATA_GIB, ENGINE_GIB = 1, 12
+"""Free disk needed for records and logs, and for an engine environment that is still to be built."""
+ENGINE_MEMORY_GIB = 4
+"""Of one CPU engine with the embedded model (DESIGN, facts about SGLang on a CPU)."""
+PROBE_LIMIT_S = 30.0
+OWN = ("equipoise-service", "equipoise-evals", "fastapi", "sqlalchemy", "pydantic", "numpy", "scipy")
+ENGINE = ("sglang", "torch", "flashinfer-python", "equipoise-backends")
+
+
+class Finding(Frozen):
+    """One thing looked at; ``remedy`` says what to do where ``state`` is not ``ok``."""
+
+    name: str
+    state: Literal["ok", "warning", "problem"]
+    detail: str
+    remedy: str = ""
+
+
+def findings(machine: Machine) -> Iterator[Finding]:
+    """Everything looked at, in the order in which it matters."""
+    yield _versions()
+    yield _device(machine)
+    yield _engine(machine)
+    yield _questions(machine)
+    yield from _disk(machine)
+    yield _memory(machine)
+    yield _service(machine)
+    yield _port(machine)
+    yield _engine_ports()
+    yield _leftovers(machine)
+
+
+def _versions() -> Finding:
+    own = ", ".join(f"{name} {version(name)}" for name in OWN)
+    return Finding(name="versions", state="ok", detail=f"Python {platform.python_version()}, {own}")
+
+
+def _device(machine: Machine) -> Finding:
+    can = {
+        "cuda": "the TRTLLM MHA arms on a CUDA device",
+        "cpu": "the CPU reference arms of real SGLang engines",
+        "simulated": "simulated engines only: no result of theirs says anything about an engine",
+    }
+    host = f"{platform.system()} {platform.release()}, {os.cpu_count()} cores"
+    return Finding(name="device", state="ok", detail=f"{machine.device}: can run {can[machine.device]}; {host}")
+
+
+def _engine(machine: Machine) -> Finding:
+    name = "engine environment"
+    try:
+        environment = machine.environments()["default"]
+    except EquipoiseError as missing:
+        return Finding(
+            name=name, state="problem", detail=missing.detail, remedy="run `make engine`, or set the variable"
+        )
+    if machine.device == "simulated":
+        return Finding(name=name, state="ok", detail=f"{environment.python} -m {environment.module}")
+    found = _installed(environment.python, environment.plugin_path)
+    absent = [package for package in ENGINE if found.get(package) is None and package != "flashinfer-python"]
+    detail = f"{environment.python}: " + ", ".join(f"{key} {value or 'missing'}" for key, value in found.items())
+    if absent:
+        remedy = f"install {', '.join(absent)} there, or run `make engine`"
+        return Finding(name=name, state="problem", detail=detail, remedy=remedy)
+    return Finding(name=name, state="ok", detail=detail)
+
+
+def _installed(python: Path, plugin_path: Path | None) -> dict[str, str | None]:
+    """Versions in another environment, asked of its own interpreter; nothing of it is imported here or there."""
+    script = (
+        "import importlib.metadata as m, json, sys\n"
+        "def v(n):\n"
+        "    try: return m.version(n)\n"
+        "    except m.PackageNotFoundError: return None\n"
+        "print(json.dumps({n: v(n) for n in sys.argv[1:]}))"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(plugin_path)} if plugin_path else dict(os.environ)
+    try:
+        answer = subprocess.run(
+            [str(python), "-c", script, *ENGINE],
+            env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True,
+            timeout=PROBE_LIMIT_S,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return dict.fromkeys(ENGINE)
+    found: dict[str, str | None] = json.loads(answer.stdout)
+    return found
+
+
+def _questions(machine: Machine) -> Finding:
+    if machine.question_source == "hub":
+        return Finding(
+            name="questions", state="ok", detail="openai/gsm8k from the hub, fetched with the first comparison"
+        )
+    try:
+        questions = machine.questions()
+    except EquipoiseError as refused:
+        return Finding(
+            name="questions", state="problem", detail=refused.detail, remedy="mend the files, or unset EQUIPOISE_GSM8K"
+        )
+    return Finding(name="questions", state="ok", detail=f"{questions.name}: {len(questions.test)} questions")
+
+
+def _disk(machine: Machine) -> Iterator[Finding]:
+    built = machine.settings.engine_python is not None or machine.device == "simulated"
+    for name, folder, needed_gib, variable in (
+        ("disk, data", machine.settings.data, DATA_GIB, "EQUIPOISE_DATA"),
+        ("disk, cache", machine.settings.cache, DATA_GIB if built else ENGINE_GIB, "EQUIPOISE_CACHE"),
+    ):
+        free_gib = shutil.disk_usage(_existing(folder)).free / GIB
+        enough = free_gib >= needed_gib
+        yield Finding(
+            name=name,
+            state="ok" if enough else "problem",
+            detail=f"{free_gib:.1f} GiB free at {folder}, {needed_gib} needed",
+            remedy="" if enough else f"free some space, or set {variable} to a folder on another disk",
+        )
+
+
+def _existing(folder: Path) -> Path:
+    """The folder, or the nearest one above it that exists: that is where its files would go."""
+    return next(place for place in (folder, *folder.absolute().parents) if place.exists())
+
+
+def _memory(machine: Machine) -> Finding:
+    free_gib = psutil.virtual_memory().available / GIB
+    detail = f"{free_gib:.1f} GiB available"
+    if machine.device == "cpu" and free_gib < 2 * ENGINE_MEMORY_GIB:
+        remedy = f"two CPU engines take about {2 * ENGINE_MEMORY_GIB} GiB; end other programs"
+        return Finding(name="memory", state="warning", detail=detail, remedy=remedy)
+    return Finding(name="memory", state="ok", detail=detail)
+
+
+def _service(machine: Machine) -> Finding:
+    holder = holder_of(machine.settings.data)
+    if holder is None:
+        return Finding(name="service", state="ok", detail=f"none runs in {machine.settings.data}")
+    return Finding(name="service", state="ok", detail=f"process {holder.pid} at {holder.url or 'a private address'}")
+
+
+def _port(machine: Machine) -> Finding:
+    port = machine.settings.port
+    name = f"port {port}"
+    if port == 0 or is_free(port):
+        return Finding(name=name, state="ok", detail="free")
+    holder = holder_of(machine.settings.data)
+    owners = listeners(port)
+    if holder is not None and holder.pid in owners:
+        return Finding(name=name, state="ok", detail="used by our own service")
+    owner = ", ".join("another user's process" if pid is None else f"process {pid}" for pid in owners)
+    remedy = "end that program, or set EQUIPOISE_PORT"
+    return Finding(name=name, state="problem", detail=f"used by {owner or 'an unknown process'}", remedy=remedy)
+
+
+def _engine_ports() -> Finding:
+    free = sum(is_free(port) for port in range(LOWEST, LOWEST + 100))
+    name = f"engine ports {LOWEST} to {HIGHEST}"
+    if free == 0:
+        return Finding(name=name, state="problem", detail="the first 100 are all in use", remedy="end what uses them")
+    return Finding(name=name, state="ok", detail=f"{free} of the first 100 are free")
+
+
+def _leftovers(machine: Machine) -> Finding:
+    """Engine processes by the mark in their environment. With a service at work they are its own."""
+    found = sorted(process.pid for process in psutil.process_iter() if _is_ours(process))
+    if not found:
+        return Finding(name="engine processes", state="ok", detail="none")
+    detail = f"{len(found)}: {', '.join(map(str, found))}"
+    if holder_of(machine.settings.data) is not None:
+        return Finding(name="engine processes", state="ok", detail=f"{detail}, with a service at work")
+    remedy = f"no service of this data folder runs, so end them: kill {' '.join(map(str, found))}"
+    return Finding(name="engine processes", state="warning", detail=detail, remedy=remedy)
+
+
+def _is_ours(process: psutil.Process) -> bool:
+    try:
+        return LAUNCH_ID in process.environ()
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return False  # gone, or another user's and so not ours

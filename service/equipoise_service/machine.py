@@ -1,0 +1,85 @@
+"""This machine as the service sees it: its device, its engine environments, its models and question sets.
+
+Here settings meet the engines. Nothing is started from here; the launcher that is made does that.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from equipoise_evals.model import ModelRef, Plan
+from equipoise_evals.ports import Launcher, Recorder
+from equipoise_service.engines import EngineEnvironment, SGLangLauncher
+from equipoise_service.engines.embedded import Converter
+from equipoise_service.engines.environment import Device
+from equipoise_service.engines.models import ModelPlaces, resolve_model
+from equipoise_service.errors import NoEngine
+from equipoise_service.profiles import PROFILES, DeviceProfile
+from equipoise_service.settings import Settings
+
+LauncherFactory = Callable[[str, Plan, Recorder], Launcher]
+"""Makes the launcher of one comparison, from its id, its plan and its recorder."""
+
+
+class Machine:
+    """What requests are resolved against and engines are started on."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.device: Device = find_device() if settings.device == "auto" else settings.device
+
+    @property
+    def profile(self) -> DeviceProfile:
+        """What this kind of device can do in reasonable time."""
+        return PROFILES[self.device]
+
+    def environments(self) -> Mapping[str, EngineEnvironment]:
+        """Engine environments by the name that an arm uses.
+
+        Raises:
+            NoEngine: There is no interpreter to start engines with.
+        """
+        settings = self.settings
+        python = settings.engine_python
+        if python is None and self.device == "simulated":
+            python = Path(sys.executable)
+        if python is None:
+            raise NoEngine(
+                "EQUIPOISE_ENGINE_PYTHON is not set, so there is no engine to start; `make engine` builds one"
+            )
+        if not os.access(python, os.X_OK):
+            raise NoEngine(f"EQUIPOISE_ENGINE_PYTHON is {python}, which is not a program; `make engine` builds one")
+        default = EngineEnvironment(
+            name="default",
+            python=python,
+            module=settings.engine_module,
+            plugin_path=settings.plugin_path,
+            device=self.device,
+            variables=settings.engine_variables,
+        )
+        return {default.name: default}
+
+    def model(self, name: str) -> ModelRef:
+        """The model with its files on this machine; blocks while it downloads.
+
+        Raises:
+            ModelRefused: It is unknown, gated or cannot be had.
+        """
+        if self.device == "simulated":
+            return ModelRef(name=name, source="simulated", path=f"/simulated/{name}", revision="simulated")
+        engine = self.environments()["default"]
+        dtype = "float32" if self.device == "cpu" else "bfloat16"
+        converter = Converter(engine.python, engine.plugin_path, dtype)
+        return resolve_model(name, ModelPlaces(self.settings.cache, converter))
+
+    def launcher(self, comparison_id: str, plan: Plan, recorder: Recorder) -> Launcher:
+        """The launcher of one comparison's real engines; their logs go below the data folder."""
+        del plan
+        work = self.settings.data / "engines" / comparison_id
+        return SGLangLauncher(self.environments(), recorder, work)
+
+
+def find_device(devices: Path = Path("/dev")) -> Device:
+    """``cuda`` where the driver shows a device, else ``cpu``; torch is not asked, it is not in this environment."""
+    return "cuda" if any(devices.glob("nvidia[0-9]*")) else "cpu"

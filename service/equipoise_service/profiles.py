@@ -1,0 +1,46 @@
+"""What a kind of machine can do in reasonable time: the defaults that a request leaves to the device."""
+
+from equipoise_evals.model import Frozen
+from equipoise_service.engines.environment import Device
+
+
+class DeviceProfile(Frozen):
+    """Defaults of one kind of device.
+
+    Attributes:
+        question_set: ``hub`` or ``shipped``, where EQUIPOISE_GSM8K names nothing.
+        max_new_tokens: Longest answer to a question, in tokens.
+        concurrency: Questions in flight.
+        prompt_tokens: Context at which each request of a block starts.
+        steps_per_block: Decode steps of one block, warm-up steps included.
+        warmup_steps: Steps at the head of each block that its mean leaves out.
+        quads: ABBA quads per batch size in one launch pair.
+    """
+
+    question_set: str
+    max_new_tokens: int
+    concurrency: int
+    prompt_tokens: int
+    steps_per_block: int
+    warmup_steps: int
+    quads: int
+
+
+PROFILES: dict[Device, DeviceProfile] = {
+    # 256 steps of about 5 ms: one block is 1.3 s, and a launch pair measures for about 20 s beside its 70 s of starts.
+    "cuda": DeviceProfile(
+        question_set="hub", max_new_tokens=256, concurrency=128,
+        prompt_tokens=512, steps_per_block=256, warmup_steps=16, quads=2,
+    ),
+    # A step takes 75 ms at batch 1 and 150 ms at 16, and a pass of 16 questions 26 s: a launch pair stays under 4 min.
+    "cpu": DeviceProfile(
+        question_set="shipped", max_new_tokens=96, concurrency=16,
+        prompt_tokens=64, steps_per_block=32, warmup_steps=8, quads=2,
+    ),
+    # Simulated steps take about 2 ms.
+    "simulated": DeviceProfile(
+        question_set="shipped", max_new_tokens=96, concurrency=16,
+        prompt_tokens=64, steps_per_block=40, warmup_steps=8, quads=2,
+    ),
+}  # fmt: skip
+"""By device. Figures behind them: DESIGN, "Facts measured"."""

@@ -1,0 +1,74 @@
+"""What every report holds: the verdict, and everything a reader needs in order to believe or repeat it."""
+
+import json
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Literal
+
+from pydantic import JsonValue
+
+from equipoise_evals.model import Frozen, LaunchRecord, Plan, Role, Verdict
+from equipoise_service.errors import NotFinished
+from equipoise_service.store import RecordParts, Stored
+
+FACTS = ("versions", "device", "backend_class", "kernel_path", "seam")
+"""What of an attestation the report shows; the rest is in the records."""
+
+
+class EngineFacts(Frozen):
+    """What the engines of one arm said they are. Starts that said the same are one entry.
+
+    Attributes:
+        pairs: Launch pairs of these starts.
+        facts: Out of the attestation: versions, device, class of the decode backend, kernel path.
+    """
+
+    role: Role
+    pairs: tuple[int, ...]
+    facts: dict[str, JsonValue]
+
+
+class Report(Frozen):
+    """One finished comparison."""
+
+    schema_version: Literal[1] = 1
+    comparison_id: str
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    verdict: Verdict
+    differs: tuple[str, ...]
+    engines: tuple[EngineFacts, ...]
+    plan: Plan
+
+
+def build_report(stored: Stored, parts: RecordParts) -> Report:
+    """The report of a comparison.
+
+    Raises:
+        NotFinished: It has no verdict.
+    """
+    if stored.verdict is None:
+        raise NotFinished(stored.id, stored.status)
+    plan = Plan.model_validate_json(stored.plan)
+    launches = [LaunchRecord.model_validate_json(part.payload) for part in parts.parts(stored.id, "launch")]
+    return Report(
+        comparison_id=stored.id,
+        created_at=stored.created_at,
+        started_at=stored.started_at,
+        finished_at=stored.finished_at,
+        verdict=Verdict.model_validate_json(stored.verdict),
+        differs=plan.arms.candidate.differs_from(plan.arms.baseline),
+        engines=tuple(engine_facts(launches)),
+        plan=plan,
+    )
+
+
+def engine_facts(launches: Iterable[LaunchRecord]) -> Iterable[EngineFacts]:
+    """The distinct facts of each arm's engines, baseline first."""
+    pairs: dict[tuple[Role, str], list[int]] = {}
+    for launch in sorted(launches, key=lambda launch: (launch.role, launch.pair)):
+        facts = {name: launch.attestation[name] for name in FACTS if name in launch.attestation}
+        pairs.setdefault((launch.role, json.dumps(facts, sort_keys=True)), []).append(launch.pair)
+    for (role, facts_text), its_pairs in pairs.items():
+        yield EngineFacts(role=role, pairs=tuple(sorted(set(its_pairs))), facts=json.loads(facts_text))

@@ -1,0 +1,180 @@
+"""The report as Markdown: what happened, how sure that is, what to do; then the numbers; then how to repeat it."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from equipoise_evals.model import (
+    AccuracyVerdict,
+    ArmSpec,
+    Interval,
+    LatencyContrast,
+    LatencyVerdict,
+    QuestionPlan,
+    TreatmentEvidence,
+    Verdict,
+)
+from equipoise_service.report.document import EngineFacts, Report
+from equipoise_service.report.tables import METRIC_NAMES, contrasts, treatment_counts
+
+LISTED_IDS = 50
+"""Sampled ids beyond these are only counted, so that a report fits a comment; all of them are in the JSON report."""
+ARM_NAMES = {"A": "baseline", "B": "candidate"}
+
+
+def to_markdown(report: Report) -> str:
+    """The report in GitHub's Markdown."""
+    verdict = report.verdict
+    parts = [
+        [f"# {title(verdict)}: {escaped(report.plan.model.name)}"],
+        [f"**{escaped(verdict.headline)}**"],
+        [f"How sure: {escaped(verdict.how_sure)}"],
+        [f"What to do: {escaped(verdict.what_to_do)}"],
+        *([["## Latency"], _latency(verdict.latency)] if verdict.latency else []),
+        *([["## Accuracy"], _accuracy(verdict.accuracy)] if verdict.accuracy else []),
+        *([["## Treatment"], _treatment(verdict, verdict.treatment)] if verdict.treatment else []),
+        ["## How it was measured"],
+        list(_setup(report)),
+    ]
+    return "\n\n".join("\n".join(lines) for lines in parts) + "\n"
+
+
+def title(verdict: Verdict) -> str:
+    """The overall word as a title."""
+    return verdict.overall.word.replace("_", " ").capitalize()
+
+
+def escaped(text: str) -> str:
+    """A text from outside that Markdown shows as it is: no markup, no HTML, one line."""
+    one_line = " ".join(text.split())
+    without_html = one_line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([\\`*_{}\[\]#|~!])", r"\\\1", without_html)
+
+
+def code(text: str) -> str:
+    """A text from outside as inline code, also where it holds backquotes or, in a table, bars."""
+    one_line = " ".join(text.split()).replace("|", "\\|")
+    longest = max((len(run) for run in re.findall(r"`+", one_line)), default=0)
+    fence = "`" * (longest + 1)
+    pad = " " if longest else ""
+    return f"{fence}{pad}{one_line or ' '}{pad}{fence}"
+
+
+def table(header: Sequence[str], body: Iterable[Sequence[str]]) -> list[str]:
+    """A table; its cells are escaped already."""
+    return [_line(header), _line(["---"] * len(header)), *map(_line, body)]
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _latency(latency: LatencyVerdict) -> list[str]:
+    evidence = latency.evidence
+    header = ["batch", "clock", "decides", "effect", "interval", "baseline", "candidate", "on medians", "pairs"]
+    body = [_contrast(part, contrast) for part, contrast in contrasts(evidence)]
+    note = f"Effects are candidate relative to baseline; negative is faster. Margin ±{evidence.margin:.2%}."
+    word = f"**{latency.word}**" + (f", {latency.size}" if latency.word == "faster" else "")
+    return [f"{word}. {note}", "", *table(header, body), *_notes(evidence.notes)]
+
+
+def _contrast(part: str, contrast: LatencyContrast) -> list[str]:
+    return [
+        str(contrast.batch),
+        METRIC_NAMES[contrast.metric],
+        part,
+        f"{100 * contrast.effect:+.2f} %",
+        interval_text(contrast.interval),
+        f"{contrast.baseline_us:.1f} us",
+        f"{contrast.candidate_us:.1f} us",
+        f"{100 * contrast.median_effect:+.2f} %",
+        str(contrast.pairs),
+    ]
+
+
+def interval_text(interval: Interval | None) -> str:
+    """A relative interval in percent with its level."""
+    if interval is None:
+        return "none from fewer than 2 pairs"
+    return f"{100 * interval.low:+.2f} to {100 * interval.high:+.2f} % ({100 * interval.level:.4g} %)"
+
+
+def _accuracy(accuracy: AccuracyVerdict) -> list[str]:
+    evidence = accuracy.evidence
+    interval = evidence.interval_pp
+    body = [
+        ("candidate minus baseline", f"{evidence.difference_pp:+.2f} pp"),
+        (f"{100 * interval.level:.4g} % interval", f"{interval.low:+.2f} to {interval.high:+.2f} pp"),
+        ("one-sided lower limit", f"{evidence.lower_pp:+.2f} pp (margin {evidence.margin_pp:g} pp)"),
+        ("mid-p, McNemar", f"{evidence.p_value:.3g}"),
+        ("asked, graded, missing", f"{evidence.asked}, {evidence.graded}, {evidence.missing}"),
+        ("right in both, only baseline", f"{evidence.both_correct}, {evidence.only_baseline}"),
+        ("only candidate, neither", f"{evidence.only_candidate}, {evidence.neither}"),
+        ("no final answer (baseline, candidate)", f"{evidence.no_answer[0]}, {evidence.no_answer[1]}"),
+        ("passes per arm", str(evidence.passes)),
+        *((f"identical texts {name}", f"{share:.1%}") for name, share in sorted(evidence.matches.items())),
+    ]
+    return [f"**{accuracy.word.replace('_', ' ')}**", "", *table(["", ""], body), *_notes(evidence.notes)]
+
+
+def _treatment(verdict: Verdict, treatment: TreatmentEvidence) -> list[str]:
+    state = "The arms ran different code" if treatment.active else "The arms ran the same kernels"
+    body = [
+        (code(name), f"{baseline:g}", f"{candidate:g}")
+        for name, (baseline, candidate) in treatment_counts(verdict).items()
+    ]
+    return [
+        f"{state}, counted per decode step in a profiler trace ({treatment.activity}).",
+        "",
+        *table(["counted", "baseline", "candidate"], body),
+    ]
+
+
+def _notes(notes: Iterable[str]) -> list[str]:
+    lines = [f"* {escaped(note)}" for note in notes]
+    return ["", *lines] if lines else []
+
+
+def _setup(report: Report) -> Iterator[str]:
+    plan = report.plan
+    yield f"* comparison {code(report.comparison_id)}, preset {code(plan.preset)}, seed {plan.seed}"
+    yield f"* model {code(plan.model.name)} ({plan.model.source}), revision {code(plan.model.revision)}"
+    if plan.accuracy is not None:
+        yield from _questions(plan.accuracy.questions, plan.accuracy.shots)
+    yield f"* the arms differ in: {', '.join(report.differs) or 'nothing (A/A)'}"
+    yield f"* baseline: {_arm(plan.arms.baseline)}"
+    yield f"* candidate: {_arm(plan.arms.candidate)}"
+    for engine in report.engines:
+        yield f"* {_engine(engine)}"
+    cost = report.verdict.cost
+    yield f"* cost: {cost.launch_pairs} launch pairs, {cost.device_seconds:.0f} s on the device"
+
+
+def _questions(questions: QuestionPlan, shots: int) -> Iterator[str]:
+    listed = ", ".join(map(str, questions.ids[:LISTED_IDS]))
+    more = len(questions.ids) - LISTED_IDS
+    rest = f" and {more} more" if more > 0 else ""
+    yield (
+        f"* questions: {len(questions.ids)} of {questions.population} from {code(questions.name)}, {shots} shots, "
+        f"SHA-256 {code(questions.test_sha256)}"
+    )
+    yield f"* question ids, in the order asked: {listed}{rest}"
+
+
+def _arm(arm: ArmSpec) -> str:
+    words = [code(arm.name), f"scratch {code(arm.scratch)}", f"engine {code(arm.engine)}"]
+    if arm.flags:
+        words.append(f"flags {code(' '.join(arm.flags))}")
+    if arm.environment:
+        words.append(f"environment {code(' '.join(f'{k}={v}' for k, v in sorted(arm.environment.items())))}")
+    return ", ".join(words)
+
+
+def _engine(engine: EngineFacts) -> str:
+    facts = []
+    for name, value in sorted(engine.facts.items()):
+        if isinstance(value, dict):
+            facts += [f"{escaped(str(key))} {code(str(item))}" for key, item in sorted(value.items())]
+        else:
+            facts.append(f"{escaped(name.replace('_', ' '))} {code(str(value))}")
+    pairs = ", ".join(map(str, engine.pairs))
+    return f"{ARM_NAMES[engine.role]} engine (pair {pairs}): {', '.join(facts) or 'no facts attested'}"

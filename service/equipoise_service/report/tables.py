@@ -1,0 +1,99 @@
+"""The numbers of a verdict as rows: one list that the Markdown report, the CSV and the terminal all show."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from equipoise_evals.model import AccuracyEvidence, Interval, LatencyContrast, LatencyEvidence, Verdict
+
+METRIC_NAMES = {
+    "busy": "busy (device works on a step)",
+    "period": "period (step to step)",
+    "client_tpot": "time per token at the client",
+}
+PP = "percentage points"
+
+
+class Row(NamedTuple):
+    """One number with what it means.
+
+    Attributes:
+        section: ``latency``, ``accuracy``, ``treatment`` or ``cost``.
+        name: What it is.
+        batch: Batch size, where it belongs to one.
+        value: The estimate; None if there is none.
+        low: Lower limit of its interval.
+        high: Upper limit.
+        level: Two-sided confidence of the interval.
+        unit: Unit of value and limits.
+    """
+
+    section: str
+    name: str
+    batch: int | None
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    level: float | None = None
+    unit: str = ""
+
+
+def rows(verdict: Verdict) -> Iterator[Row]:
+    """Every number of a verdict."""
+    if verdict.latency is not None:
+        yield from latency_rows(verdict.latency.evidence)
+    if verdict.accuracy is not None:
+        yield from accuracy_rows(verdict.accuracy.evidence)
+    if verdict.treatment is not None:
+        for name, counts in treatment_counts(verdict).items():
+            for arm, count in zip(("baseline", "candidate"), counts, strict=True):
+                yield Row("treatment", f"{name}, {arm}", None, count, unit="per decode step")
+    yield Row("cost", "time on the device", None, verdict.cost.device_seconds, unit="s")
+    yield Row("cost", "launch pairs", None, verdict.cost.launch_pairs)
+
+
+def contrasts(evidence: LatencyEvidence) -> Iterator[tuple[str, LatencyContrast]]:
+    """Every contrast with its part in the decision, the primary batch size first."""
+    yield "primary", evidence.busy
+    yield "primary", evidence.period
+    if evidence.client is not None:
+        yield "beside", evidence.client
+    for contrast in evidence.secondary:
+        yield "secondary", contrast
+
+
+def latency_rows(evidence: LatencyEvidence) -> Iterator[Row]:
+    """Effects in percent, means in microseconds."""
+    for _, contrast in contrasts(evidence):
+        metric, batch = METRIC_NAMES[contrast.metric], contrast.batch
+        yield Row("latency", f"{metric}, effect", batch, 100 * contrast.effect, *percent(contrast.interval), "%")
+        yield Row("latency", f"{metric}, effect on medians", batch, 100 * contrast.median_effect, unit="%")
+        yield Row("latency", f"{metric}, baseline", batch, contrast.baseline_us, unit="us")
+        yield Row("latency", f"{metric}, candidate", batch, contrast.candidate_us, unit="us")
+
+
+def accuracy_rows(evidence: AccuracyEvidence) -> Iterator[Row]:
+    """The difference with its interval, and the counts of the declared pair of passes."""
+    interval = evidence.interval_pp
+    yield Row(
+        "accuracy", "candidate minus baseline", None, evidence.difference_pp,
+        interval.low, interval.high, interval.level, PP,
+    )  # fmt: skip
+    yield Row("accuracy", "one-sided lower limit", None, evidence.lower_pp, unit=PP)
+    yield Row("accuracy", "mid-p of the discordant questions", None, evidence.p_value)
+    for name in ("asked", "graded", "missing", "both_correct", "only_baseline", "only_candidate", "neither"):
+        yield Row("accuracy", name.replace("_", " "), None, getattr(evidence, name), unit="questions")
+    for name, share in sorted(evidence.matches.items()):
+        yield Row("accuracy", f"identical texts {name}", None, 100 * share, unit="%")
+
+
+def treatment_counts(verdict: Verdict) -> dict[str, tuple[float, float]]:
+    """Counts per decode step, baseline and candidate, of every kernel or operator that the verdict names."""
+    if verdict.treatment is None:
+        return {}
+    baseline, candidate = verdict.treatment.baseline_per_step, verdict.treatment.candidate_per_step
+    return {name: (baseline[name], candidate[name]) for name in sorted(baseline)}
+
+
+def percent(interval: Interval | None) -> tuple[float | None, float | None, float | None]:
+    """An interval of a relative effect in percent, with its level; three times None without one."""
+    return (None, None, None) if interval is None else (100 * interval.low, 100 * interval.high, interval.level)

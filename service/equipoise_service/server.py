@@ -1,0 +1,106 @@
+"""The HTTP server around the application: a bound socket, signals, and a way to run it inside another program."""
+
+import asyncio
+import contextlib
+import errno
+import signal
+import socket
+from collections.abc import AsyncIterator, Iterator
+from typing import NamedTuple
+
+import uvicorn
+
+from equipoise_service.api import create_app
+from equipoise_service.errors import DataInUse, ServerError
+from equipoise_service.folder import holder_of
+from equipoise_service.settings import Settings
+
+GRACE_S = 3
+"""Open event streams are ended this long after the order to stop."""
+
+
+class Listening(NamedTuple):
+    """A bound socket and its address."""
+
+    socket: socket.socket
+    host: str
+    port: int
+
+    @property
+    def url(self) -> str:
+        """The address for clients."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
+
+
+class Server(uvicorn.Server):
+    """uvicorn that leaves signals to whoever runs it."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture none."""
+        yield
+
+
+def bind(host: str, port: int) -> Listening:
+    """Bind a port, 0 for a free one.
+
+    Raises:
+        ServerError: It cannot be bound.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        taken = error.errno == errno.EADDRINUSE
+        hint = "; another program has it, choose one with --port or EQUIPOISE_PORT" if taken else ""
+        raise ServerError(f"cannot bind {host}:{port}: {error.strerror}{hint}") from error
+    return Listening(listener, host, listener.getsockname()[1])
+
+
+async def serving(settings: Settings, listening: Listening) -> None:
+    """Serve until SIGINT or SIGTERM."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    async with running_server(settings, listening, listening.url) as server:
+        ended = asyncio.ensure_future(stop.wait())
+        await asyncio.wait({ended, server}, return_when=asyncio.FIRST_COMPLETED)
+        ended.cancel()
+
+
+@contextlib.asynccontextmanager
+async def running_server(
+    settings: Settings, listening: Listening, url: str | None
+) -> AsyncIterator["asyncio.Task[None]"]:
+    """Serve while the context lasts; ready to answer inside it.
+
+    Args:
+        settings: The operator's decisions.
+        listening: Where to serve.
+        url: The address to note in the data folder for other commands, None to stay private.
+
+    Raises:
+        DataInUse: Another service holds the data folder.
+        ServerError: The service did not start; its log says why.
+    """
+    if (holder := holder_of(settings.data)) is not None:
+        raise DataInUse(settings.data, f"process {holder.pid}")
+    config = uvicorn.Config(
+        create_app(settings, url=url), log_config=None, access_log=False, timeout_graceful_shutdown=GRACE_S
+    )
+    server = Server(config)
+    task = asyncio.create_task(server.serve(sockets=[listening.socket]), name="http")
+    try:
+        while not server.started and not task.done():
+            await asyncio.sleep(0.01)
+        if task.done():
+            raise ServerError("the service did not start; the log above says why")
+        yield task
+    finally:
+        server.should_exit = True
+        await asyncio.wait({task})

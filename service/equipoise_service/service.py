@@ -1,0 +1,59 @@
+"""The running service: its store, its worker and what requests need of them, wired once and handed to every route."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+from equipoise_evals.model import Plan
+from equipoise_service.bell import Bell
+from equipoise_service.requests import CompareRequest
+from equipoise_service.settings import Settings
+from equipoise_service.store import Store
+from equipoise_service.worker import Tools, Worker
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Service:
+    """What a route may use.
+
+    Attributes:
+        settings: The operator's decisions.
+        store: The database.
+        bell: Rings after every write.
+        worker: For ``cancel``.
+        working: The worker's life; done means that nothing is taken from the queue any more.
+        resolve: Makes a plan of a request, or raises a ``Refusal``.
+    """
+
+    settings: Settings
+    store: Store
+    bell: Bell
+    worker: Worker
+    working: "asyncio.Task[None]"
+    resolve: Callable[[CompareRequest], Plan]
+
+
+@contextlib.asynccontextmanager
+async def running(
+    settings: Settings, resolve: Callable[[CompareRequest], Plan], tools: Tools
+) -> AsyncIterator[Service]:
+    """Open the store, settle what an earlier service left behind, and work until the context is left."""
+    store = Store.open(settings.url_of_database)
+    try:
+        bell = Bell()
+        store.database.listen(bell.ring)
+        worker = Worker(store, tools, bell)
+        worker.recover()
+        working = asyncio.create_task(worker.run(), name="worker")
+        try:
+            yield Service(settings, store, bell, worker, working, resolve)
+        finally:
+            working.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await working
+    finally:
+        store.database.close()
