@@ -1,7 +1,7 @@
-"""Looking at the data more than once: spending bounds, the level of each look, and the GSPRT on paired questions.
+"""Looking at the data more than once: spending functions, their z-bounds, and the GSPRT on paired questions.
 
-Owns the error budget of repeated looks. Owns no data and no decision rule; a look's level goes into the intervals of
-``latency`` and ``paired``.
+Owns the error budget of repeated looks. Owns no data and no decision rule; ``looks`` turns a budget into the level of
+each look's interval.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
@@ -19,26 +20,12 @@ from equipoise_evals.stats.paired import constrained_loss_rate
 
 Spending = Literal["obrien_fleming", "pocock"]
 
-PAIR_LOOKS = (3, 4, 5, 6, 8, 10)
-"""Launch pairs at which a comparison looks at its latency (with the moderated t also at 2)."""
-
-PASS_LOOKS = (2, 4, 8)
-"""Passes at which a comparison looks at its accuracy."""
+DECIMALS = 9
+"""Decimals of a bound: below its accuracy, above what the order of a machine's summation changes."""
 
 # Z-values outside these never matter: 1e-19 of the mass lies below, and no bound above 38 has a level a float can hold.
 _LOWEST_Z, _HIGHEST_Z = -9.0, 38.0
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
-
-
-class Look(NamedTuple):
-    """One look of a plan: its one-sided nominal level and what follows from it for an interval."""
-
-    size: int
-    fraction: float
-    z: float
-    nominal_alpha: float
-    level: float
-    t_critical: float
 
 
 class Gsprt(NamedTuple):
@@ -57,20 +44,10 @@ class Gsprt(NamedTuple):
         return "accept_high" if self.llr >= self.upper else "continue"
 
 
-def _spent(kind: Spending, fraction: float, alpha: float) -> float:
-    """Cumulative one-sided error spent at an information fraction (Lan & DeMets 1983, Biometrika 70, 659-663)."""
-    if kind == "pocock":
-        return alpha * math.log1p((math.e - 1.0) * fraction)
-    return 2.0 * float(special.ndtr(special.ndtri(alpha / 2.0) / math.sqrt(fraction)))
+def spent_alpha(kind: Spending, fractions: Sequence[float], alpha: float) -> tuple[float, ...]:
+    """Return the one-sided error spent up to each look (Lan & DeMets 1983, Biometrika 70, 659-663).
 
-
-def spending_bounds(kind: Spending, fractions: Iterable[float], alpha: float = 0.025) -> list[float]:
-    """Return the z-bound of each look that spends ``alpha`` one-sided by a Lan-DeMets function.
-
-    ``obrien_fleming`` spends 2 - 2 Phi(z_{alpha/2}/sqrt(t)), ``pocock`` alpha ln(1 + (e - 1) t). Bounds come from the
-    recursive integration of Armitage, McPherson & Rowe (1969) over the part of the z-scale not yet stopped, by
-    Gauss-Legendre panels no wider than the narrowest step. There is no futility bound. Fractions need not end in 1:
-    then less than ``alpha`` is spent. A look that spends less than a float can hold has the bound ``inf``.
+    ``obrien_fleming`` spends 2 - 2 Phi(z_{alpha/2}/sqrt(t)), ``pocock`` alpha ln(1 + (e - 1) t).
 
     Args:
         kind: spending function.
@@ -83,30 +60,48 @@ def spending_bounds(kind: Spending, fractions: Iterable[float], alpha: float = 0
     if kind not in get_args(Spending):
         msg = f"a spending function is one of {get_args(Spending)}, not {kind!r}"
         raise ValueError(msg)
-    times = tuple(float(fraction) for fraction in fractions)
-    if not times or not all(a < b for a, b in zip((0.0, *times), times, strict=False)) or times[-1] > 1.0:
-        msg = f"information fractions increase strictly within (0, 1], so {times} is refused"
+    if not fractions or not all(a < b for a, b in pairwise((0.0, *fractions))) or fractions[-1] > 1.0:
+        msg = f"information fractions increase strictly within (0, 1], so {fractions} is refused"
         raise ValueError(msg)
-    return list(_bounds(kind, times, open_unit(alpha, "alpha")))
+    budget = open_unit(alpha, "alpha")
+    if kind == "pocock":
+        return tuple(budget * math.log1p((math.e - 1.0) * fraction) for fraction in fractions)
+    z = float(special.ndtri(budget / 2.0))
+    return tuple(2.0 * float(special.ndtr(z / math.sqrt(fraction))) for fraction in fractions)
+
+
+def spending_bounds(kind: Spending, fractions: Iterable[float], alpha: float = 0.025) -> list[float]:
+    """Return the z-bound of each look that spends ``alpha`` one-sided by a Lan-DeMets function (``spent_alpha``).
+
+    Bounds come from the recursive integration of Armitage, McPherson & Rowe (1969) over the part of the z-scale not
+    yet stopped, by Gauss-Legendre panels no wider than the narrowest step. There is no futility bound. Fractions need
+    not end in 1: then less than ``alpha`` is spent. A look that spends less than a float can hold has the bound
+    ``inf``.
+
+    Args:
+        kind: spending function.
+        fractions: information fractions, strictly increasing, in (0, 1].
+        alpha: one-sided error spent at fraction 1, in (0, 1).
+
+    Raises:
+        ValueError: what ``spent_alpha`` refuses.
+    """
+    times = tuple(float(fraction) for fraction in fractions)
+    return list(_bounds(times, spent_alpha(kind, times, alpha)))
 
 
 @lru_cache(maxsize=256)
-def _bounds(kind: Spending, times: tuple[float, ...], alpha: float) -> tuple[float, ...]:
-    spent = [0.0, *(_spent(kind, time, alpha) for time in times)]
-    bounds = [_isf(spent[1])]
+def _bounds(times: tuple[float, ...], spent: tuple[float, ...]) -> tuple[float, ...]:
+    bounds = [-float(special.ndtri(spent[0])) if spent[0] > 0.0 else math.inf]
     nodes, mass = _first_density(bounds[0], _next_step(times, 0))
     for look in range(1, len(times)):
         shrink = math.sqrt(times[look - 1] / times[look])
         step = math.sqrt(1.0 - times[look - 1] / times[look])
-        bounds.append(_solve_bound(nodes * shrink, mass, step, spent[look + 1] - spent[look]))
+        bounds.append(_solve_bound(nodes * shrink, mass, step, spent[look] - spent[look - 1]))
         if look + 1 < len(times):
             narrowest = min(step, _next_step(times, look))
             nodes, mass = _continued_density(nodes * shrink, mass, step, _grid(bounds[look], narrowest))
-    return tuple(bounds)
-
-
-def _isf(tail: float) -> float:
-    return -float(special.ndtri(tail)) if tail > 0.0 else math.inf
+    return tuple(round(bound, DECIMALS) for bound in bounds)
 
 
 def _next_step(times: Sequence[float], look: int) -> float:
@@ -160,57 +155,6 @@ def _solve_bound(centres: Floats, mass: Floats, step: float, tail: float) -> flo
     if tail <= 0.0:
         return math.inf
     return float(optimize.brentq(overspent, _LOWEST_Z, _HIGHEST_Z, xtol=1e-12))
-
-
-def look_plan(sizes: Sequence[int], alpha: float = 0.025, kind: Spending = "pocock") -> tuple[Look, ...]:
-    """Return every look of a plan with the level that its interval may carry.
-
-    The z-bound of the spending function becomes a nominal one-sided level 1 - Phi(z), and that level a t quantile on
-    size - 1 degrees of freedom: with few launch pairs a z-bound would stop far too often. ``level`` = 1 - 2 x nominal
-    is the two-sided confidence to hand to ``ratio_interval`` or ``tango_interval``; a one-sided limit (equivalence,
-    accuracy) uses the same level with alpha = 0.05.
-
-    Args:
-        sizes: launch pairs or passes at each look, strictly increasing; the last one is the most the plan allows.
-        alpha: one-sided error over all looks.
-        kind: spending function.
-
-    Raises:
-        ValueError: sizes that do not increase strictly from 1, or alpha outside (0, 1).
-    """
-    whole = [count(size, "a look's size") for size in sizes]
-    if not whole or whole[0] < 1:
-        msg = "a plan has at least one look at one or more pairs"
-        raise ValueError(msg)
-    fractions = [size / whole[-1] for size in whole]
-    return tuple(
-        _look(size, fraction, z)
-        for size, fraction, z in zip(whole, fractions, spending_bounds(kind, fractions, alpha), strict=True)
-    )
-
-
-def _look(size: int, fraction: float, z: float) -> Look:
-    nominal = float(special.ndtr(-z))
-    t_critical = -float(special.stdtrit(size - 1, nominal)) if size > 1 else math.nan
-    return Look(size, fraction, z, nominal, 1.0 - 2.0 * nominal, t_critical)
-
-
-def looks_up_to(most: int, looks: Sequence[int] = PAIR_LOOKS) -> tuple[int, ...]:
-    """Return the looks of a plan that ends at ``most``: the standing ones below it, and ``most`` itself."""
-    return (*(size for size in looks if size < most), count(most, "most"))
-
-
-def look_level(size: int, looks: Sequence[int] = PAIR_LOOKS, alpha: float = 0.025, kind: Spending = "pocock") -> Look:
-    """Return one look of ``look_plan``.
-
-    Raises:
-        ValueError: the plan has no look at ``size``; an unplanned look has no level.
-    """
-    for look in look_plan(looks, alpha, kind):
-        if look.size == size:
-            return look
-    msg = f"the plan looks at {tuple(looks)}, not at {size}"
-    raise ValueError(msg)
 
 
 def wald_bounds(alpha: float = 0.05, beta: float = 0.05) -> Interval:
