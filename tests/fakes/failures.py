@@ -73,9 +73,9 @@ class Failures:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def refuses(self, prompt: str) -> bool:
-        """Whether this text request gets a 500."""
+        """Whether this text request gets a 500; the launcher's first generation does not."""
         errors = self.get("errors")
-        return errors is not None and uniform(self._seed, "error", prompt) < errors.share
+        return errors is not None and self._answered > 0 and uniform(self._seed, "error", prompt) < errors.share
 
 
 def _leave_orphan() -> None:

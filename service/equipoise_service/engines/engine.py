@@ -42,7 +42,10 @@ LOWEST_TOKEN, TOKENS = 1000, 16_000
 
 @dataclass
 class Launch:
-    """Everything known about one engine's start."""
+    """Everything known about one engine's start.
+
+    ``owned_ports`` are those on which it was seen to listen itself; only these can be left behind by it.
+    """
 
     pair: int
     role: Role
@@ -53,6 +56,7 @@ class Launch:
     command: EngineCommand
     started_at: str
     stage_s: dict[str, float] = field(default_factory=dict)
+    owned_ports: tuple[int, ...] = ()
     pinned_cpu: int | None = None
 
 
@@ -178,23 +182,27 @@ class SGLangEngine:
         except RequestFailed as failed:
             raise self.fault(stage, str(failed)) from failed
 
-    async def _alive(self, stage: str, work: Coroutine[Any, Any, T]) -> T:
-        """Run work as long as the engine's process lives."""
+    async def while_alive(self, stage: str, work: Coroutine[Any, Any, T]) -> T:
+        """Run work as long as the engine's process lives; raises ``EngineFault`` as soon as it does not."""
         task = asyncio.ensure_future(work)
         try:
             await asyncio.wait({task, self.tree.exit}, return_when=asyncio.FIRST_COMPLETED)
             if task.done():
-                try:
-                    return task.result()
-                except EngineUnreachable:
-                    await asyncio.wait({self.tree.exit}, timeout=DEATH_WAIT_S)
-                    if not self.tree.exit.done():
-                        raise
+                return task.result()
             raise self.death(stage)
         finally:
-            if not task.done():
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _alive(self, stage: str, work: Coroutine[Any, Any, T]) -> T:
+        """Run work; a broken connection is the engine's death if its process ends soon after."""
+        try:
+            return await self.while_alive(stage, work)
+        except EngineUnreachable:
+            await asyncio.wait({self.tree.exit}, timeout=DEATH_WAIT_S)
+            if not self.tree.exit.done():
+                raise
+            raise self.death(stage) from None
 
     def death(self, stage: str) -> EngineFault:
         """The fault of an engine whose process has ended."""

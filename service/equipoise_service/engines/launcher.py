@@ -47,6 +47,9 @@ class SGLangLauncher:
         recorder: Gets a ``StopRecord`` for every engine that was started.
         work_dir: Folder for logs, step logs and traces, one folder below it per start.
         limits: Time limits.
+
+    Attributes:
+        ports: Chooses the engines' ports.
     """
 
     def __init__(
@@ -60,7 +63,7 @@ class SGLangLauncher:
         self._recorder = recorder
         self._work_dir = work_dir
         self._limits = limits or Limits()
-        self._ports = PortChooser()
+        self.ports = PortChooser()
         self._leftovers: list[psutil.Process] = []
 
     @asynccontextmanager
@@ -106,20 +109,25 @@ class SGLangLauncher:
         folder = self._work_dir / f"pair-{pair:03d}-{role}-{attempt}-{uuid.uuid4().hex[:8]}"
         folder.mkdir(parents=True)
         files = EngineFiles(log=folder / "engine.log", steps=folder / "steps.jsonl", traces=folder / "traces")
-        start = Start(f"eq-{uuid.uuid4().hex}", self._ports.choose(), files, position)
+        start = Start(f"eq-{uuid.uuid4().hex}", self.ports.choose(), files, position)
         command = engine_command(environment, arm, plan.model, start)
-        started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        try:
-            tree = await ProcessTree.spawn(
-                command.argv,
-                process_environment(command, os.environ),
-                start.launch_id,
-                files.log,
-                grace_s=self._limits.stop_grace_s,
-            )
-        except OSError as refused:
-            raise EngineFault(role, "start", f"{environment.python} cannot be run: {refused}") from refused
-        launch = Launch(pair, role, arm, plan.model, environment.device, start, command, started_at)
+        launch = Launch(
+            pair,
+            role,
+            arm,
+            plan.model,
+            environment.device,
+            start,
+            command,
+            datetime.now(UTC).isoformat("T", "milliseconds"),
+        )
+        tree = await ProcessTree.spawn(
+            command.argv,
+            process_environment(command, os.environ),
+            start.launch_id,
+            files.log,
+            grace_s=self._limits.stop_grace_s,
+        )
         client = EngineClient(start.ports.http, request_s=self._limits.request_s)
         return SGLangEngine(launch, tree, client, self._limits)
 
@@ -128,9 +136,8 @@ class SGLangLauncher:
 
     async def _stop(self, engine: SGLangEngine) -> None:
         await engine.client.close()
-        ports = engine.launch.start.ports
-        stopped = await engine.tree.stop(ports)
-        self._ports.give_back(ports)
+        stopped = await engine.tree.stop(engine.launch.owned_ports)
+        self.ports.give_back(engine.launch.start.ports)
         self._leftovers += engine.tree.members()
         for leftover in stopped.leftovers:
             log.error("arm %s left %s behind", engine.role, leftover)

@@ -5,13 +5,10 @@ Nothing is started or ended here.
 
 import errno
 import socket
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 import psutil
-
-from equipoise_evals.model import Role
 
 LOWEST, HIGHEST = 20_000, 29_999
 """Below Linux' ephemeral range (32768 upwards), so that no outgoing connection takes a port between choice and bind."""
@@ -22,14 +19,6 @@ class EnginePorts(NamedTuple):
 
     http: int
     nccl: int
-
-
-class PortStolen(Exception):
-    """A port that was chosen for an engine is used by a process that is not part of it."""
-
-    def __init__(self, role: Role, port: int, owner: str) -> None:
-        super().__init__(f"port {port}, chosen for arm {role}, is used by {owner}, which is not part of its engine")
-        self.port = port
 
 
 def is_free(port: int) -> bool:
@@ -80,15 +69,8 @@ def listeners(port: int) -> tuple[int | None, ...]:
     )
 
 
-def require_owned(role: Role, port: int, tree: Iterable[int]) -> None:
-    """Raise ``PortStolen`` unless every listener of ``port`` belongs to ``tree``."""
-    members = set(tree)
-    for pid in listeners(port):
-        if pid not in members:
-            raise PortStolen(role, port, _describe(pid))
-
-
-def _describe(pid: int | None) -> str:
+def describe_owner(pid: int | None) -> str:
+    """A process that holds a port, for an error text."""
     if pid is None:
         return "a process of another user"
     try:

@@ -101,13 +101,18 @@ class ProcessTree:
         """The last lines of the engine's log."""
         return logs.tail(self.log)
 
+    def terminate(self) -> None:
+        """Tell the supervisor to end the tree."""
+        with contextlib.suppress(ProcessLookupError):
+            self._supervisor.send_signal(signal.SIGTERM)
+
     async def stop(self, ports: Iterable[int] = ()) -> Stopped:
         """End the whole tree and wait until its processes are gone and ``ports`` are free.
 
         SIGTERM, then SIGKILL after the grace, both sent by the supervisor; what it left is killed by its mark.
         """
-        if self._exit.done() is False:
-            self._supervisor.send_signal(signal.SIGTERM)
+        if not self._exit.done():
+            self.terminate()
             await asyncio.wait({self._exit}, timeout=self._grace_s + KILL_WAIT_S)
         deadline = time.monotonic() + KILL_WAIT_S
         left = self._left(ports)

@@ -13,7 +13,7 @@ from equipoise_evals.ports import EngineFault, RequestFailed
 from equipoise_service.engines import logs, pinning
 from equipoise_service.engines.engine import SGLangEngine
 from equipoise_service.engines.limits import Limits
-from equipoise_service.engines.ports import PortStolen, require_owned
+from equipoise_service.engines.ports import describe_owner, listeners
 
 POLL_S = 0.1
 PROBE_LIMIT_S = 5.0
@@ -24,6 +24,9 @@ PROBE = SamplingPlan(max_new_tokens=4, stop=(), ignore_eos=True)
 class PortTaken(EngineFault):
     """A port was taken between choice and bind; another start with other ports may work."""
 
+    def __init__(self, engine: SGLangEngine, reason: str) -> None:
+        super().__init__(engine.role, "start", reason, engine.tree.log_tail())
+
 
 async def until_ready(engine: SGLangEngine, limits: Limits) -> None:
     """Wait for a real generation of ``engine`` and note how long each stage took.
@@ -33,7 +36,7 @@ async def until_ready(engine: SGLangEngine, limits: Limits) -> None:
     """
     await _until_http(engine, limits)
     engine.launch.stage_s["spawn_to_ready"] = time.monotonic() - engine.tree.started_s
-    _require_own_port(engine)
+    engine.launch.owned_ports = _own_ports(engine)
     began_s = time.monotonic()
     await _first_generation(engine, limits)
     engine.launch.stage_s["first_generation"] = time.monotonic() - began_s
@@ -55,11 +58,7 @@ async def require_equal_pools(engines: Sequence[SGLangEngine]) -> None:
 
 async def _until_http(engine: SGLangEngine, limits: Limits) -> None:
     written, grew_s = 0, time.monotonic()
-    while True:
-        if engine.tree.exit.done():
-            raise _start_death(engine)
-        if await _answers(engine):
-            return
+    while not await _answers(engine):
         now_s = time.monotonic()
         size = logs.size(engine.tree.log)
         if size > written:
@@ -73,18 +72,31 @@ async def _until_http(engine: SGLangEngine, limits: Limits) -> None:
 
 async def _answers(engine: SGLangEngine) -> bool:
     try:
-        await asyncio.wait_for(engine.client.model_info(), PROBE_LIMIT_S)
+        await asyncio.wait_for(engine.while_alive("start", engine.client.model_info()), PROBE_LIMIT_S)
     except (RequestFailed, TimeoutError):
         return False
+    except EngineFault as died:
+        known = logs.known_reason(died.log_tail)
+        if known is not None and known.name == "address_in_use":
+            raise PortTaken(engine, died.reason) from died
+        raise
     return True
 
 
-def _require_own_port(engine: SGLangEngine) -> None:
-    members = [process.pid for process in engine.tree.members()]
-    try:
-        require_owned(engine.role, engine.launch.start.ports.http, members)
-    except PortStolen as stolen:
-        raise PortTaken(engine.role, "start", str(stolen), engine.tree.log_tail()) from stolen
+def _own_ports(engine: SGLangEngine) -> tuple[int, ...]:
+    """The engine's ports on which it listens; ``PortTaken`` if anybody else listens on one of them."""
+    members = {process.pid for process in engine.tree.members()}
+    found = []
+    for port in engine.launch.start.ports:
+        owners = set(listeners(port))
+        if not owners <= members:
+            owner = describe_owner(next(iter(owners - members)))
+            raise PortTaken(
+                engine,
+                f"port {port}, chosen for arm {engine.role}, is used by {owner}, which is not part of its engine",
+            )
+        found += [port] if owners else []
+    return tuple(found)
 
 
 async def _first_generation(engine: SGLangEngine, limits: Limits) -> None:
@@ -98,11 +110,3 @@ async def _first_generation(engine: SGLangEngine, limits: Limits) -> None:
         raise engine.fault("start", f"HTTP answers, but the first generation failed: {failed}") from failed
     except EngineFault as died:
         raise EngineFault(died.role, "start", died.reason, died.log_tail) from died
-
-
-def _start_death(engine: SGLangEngine) -> EngineFault:
-    fault = engine.death("start")
-    known = logs.known_reason(fault.log_tail)
-    if known is not None and known.name == "address_in_use":
-        return PortTaken(fault.role, fault.stage, fault.reason, fault.log_tail)
-    return fault

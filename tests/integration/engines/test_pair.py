@@ -1,36 +1,19 @@
-"""The real launcher drives simulated engines as real processes: one normal pair, from start to nothing left."""
+"""The real launcher drives simulated engines as real processes: normal pairs, from start to nothing left."""
 
-from pathlib import Path
-
-import psutil
 import pytest
 
 from equipoise_evals.model import SamplingPlan
 from equipoise_evals.model.records import StopRecord
-from equipoise_service.engines import SGLangLauncher
-from equipoise_service.engines.process import LAUNCH_ID
-from tests.fakes.launching import QUICK, ListRecorder, latency_plan, simulated_environment
+from tests.fakes.launching import ListRecorder, latency_plan
+from tests.integration.engines.conftest import LauncherOf
 
 LAYERS = 30
 
 
-def processes_of_launches() -> list[psutil.Process]:
-    """Every process that carries a launch's mark."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if LAUNCH_ID in process.environ():
-                found.append(process)
-        except (psutil.NoSuchProcess, psutil.AccessDenied):
-            continue
-    return found
-
-
-async def test_a_pair_starts_in_order_measures_and_leaves_nothing(tmp_path: Path) -> None:
-    recorder = ListRecorder()
-    launcher = SGLangLauncher(
-        {"default": simulated_environment({"effect": {"persistent": -0.1}})}, recorder, tmp_path, QUICK
-    )
+async def test_a_pair_starts_in_order_measures_and_leaves_nothing(
+    launcher_of: LauncherOf, recorder: ListRecorder
+) -> None:
+    launcher = launcher_of(effect={"persistent": -0.1})
 
     async with launcher.launch_pair(latency_plan(), 1, ("B", "A")) as engines:
         launches = {role: await engine.attest() for role, engine in engines.items()}
@@ -56,4 +39,42 @@ async def test_a_pair_starts_in_order_measures_and_leaves_nothing(tmp_path: Path
     stops = [record for record in recorder.kept if isinstance(record, StopRecord)]
     assert sorted(stop.role for stop in stops) == ["A", "B"]
     assert all(stop.clean and stop.held_s > 0 for stop in stops)
-    assert processes_of_launches() == []
+
+
+async def test_the_arms_of_the_preset_differ_in_scratch_alone(launcher_of: LauncherOf) -> None:
+    async with launcher_of().launch_pair(latency_plan(), 1, ("A", "B")) as engines:
+        launches = {role: await engine.attest() for role, engine in engines.items()}
+
+    differing = {
+        name
+        for name, value in launches["A"].environment.items()
+        if launches["B"].environment[name] != value and name not in ("EQUIPOISE_LAUNCH_ID", "EQUIPOISE_STEP_LOG")
+    }
+    ports = {
+        launch.argv[launch.argv.index(flag) + 1] for launch in launches.values() for flag in ("--port", "--nccl-port")
+    }
+    assert differing == {"EQUIPOISE_ARM"}
+    assert len(ports) == 4
+    commands = {tuple(word for word in launch.argv if word not in ports) for launch in launches.values()}
+    assert len(commands) == 1
+
+
+async def test_a_seed_gives_the_same_steps_again(launcher_of: LauncherOf) -> None:
+    seen = []
+    for _ in range(2):
+        async with launcher_of(seed=5).launch_pair(latency_plan(), 2, ("A", "B")) as engines:
+            seen.append((await engines["A"].decode(4, 16, 10, seed=1)).steps.busy_us)
+
+    assert seen[0] == seen[1]
+
+
+async def test_secrets_among_an_arms_variables_are_not_recorded(launcher_of: LauncherOf) -> None:
+    plan = latency_plan()
+    arm = plan.arms.baseline.model_copy(update={"environment": {"HF_TOKEN": "hf_x", "OMP_NUM_THREADS": "1"}})
+    plan = latency_plan(plan.arms.model_copy(update={"baseline": arm}))
+
+    async with launcher_of().launch_pair(plan, 1, ("A", "B")) as engines:
+        environment = (await engines["A"].attest()).environment
+
+    assert environment["OMP_NUM_THREADS"] == "1"
+    assert "HF_TOKEN" not in environment
