@@ -1,0 +1,149 @@
+"""What an engine says about itself in ``/server_info`` → ``internal_states[i]["equipoise"]``.
+
+Owns the record and the state of the guard. It reads effects: the class of the backend that decodes, the tensors that
+calls got, the counters in memory. SGLang logs failing hooks and goes on, so a registration proves nothing, and an
+engine without this record has no plugin at work.
+"""
+
+import logging
+import os
+import platform
+from typing import Any
+
+import torch
+
+from equipoise_backends.scratch import Scratch, ScratchError
+from equipoise_backends.seam import package_version
+from equipoise_backends.settings import Settings
+from equipoise_backends.stepclock import StepClock
+
+logger = logging.getLogger(__name__)
+
+SCHEMA = 1
+REFERENCE_CLASS = "equipoise_backends.reference.ReferenceAttnBackend"
+KERNEL_PATHS = {
+    REFERENCE_CLASS: "reference",
+    "sglang.srt.layers.attention.torch_native_backend.TorchNativeAttnBackend": "torch_native",
+}
+
+
+class Guard:
+    """Checks held scratch between launches and never forgets a violation.
+
+    Attributes:
+        checks: Number of checks made.
+        state: "unchecked", "clean", "not_applicable" (nothing is held), or the `ScratchError.state` of the first
+            violation, which stays: results since then are not to be trusted, whatever the counters say later.
+        message: Text of that violation.
+    """
+
+    def __init__(self) -> None:
+        self.checks = 0
+        self.state = "unchecked"
+        self.message: str | None = None
+        self._calls_at_last_check = 0
+
+    def check(self, scratch: Scratch | None) -> None:
+        """Check now."""
+        if scratch is None or scratch.capacity() is None:
+            self.state = "not_applicable"
+            return
+        self._calls_at_last_check = scratch.observation.calls
+        self.checks += 1
+        try:
+            scratch.check()
+        except ScratchError as error:
+            logger.error("equipoise guard: %s", error)
+            if self.message is None:
+                self.state, self.message = error.state, str(error)
+            return
+        if self.message is None:
+            self.state = "clean"
+
+    def check_if_used(self, scratch: Scratch | None) -> None:
+        """Check when decode calls were made since the last check: once per change from busy to idle."""
+        if scratch is not None and scratch.observation.calls != self._calls_at_last_check:
+            self.check(scratch)
+
+
+def decode_backend(scheduler: Any) -> Any:
+    """The attention backend that serves decode steps, also where prefill has its own."""
+    backend = scheduler.tp_worker.model_runner.attn_backend
+    return getattr(backend, "decode_backend", backend)
+
+
+def qualified_name(instance: object) -> str:
+    """Module and class of an object."""
+    kind = type(instance)
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def scratch_of(backend: Any) -> Scratch | None:
+    """The scratch policy at work in a backend, None for SGLang's own backends."""
+    return getattr(backend, "scratch", None)
+
+
+def describe_device() -> dict[str, Any]:
+    """Kind, name and capability of the device, with torch's thread count where the CPU is the device."""
+    if torch.cuda.is_available():
+        major, minor = torch.cuda.get_device_capability()
+        return {"type": "cuda", "name": torch.cuda.get_device_name(), "capability": f"{major}.{minor}", "threads": None}
+    return {"type": "cpu", "name": platform.machine(), "capability": None, "threads": torch.get_num_threads()}
+
+
+def describe_versions() -> dict[str, str | None]:
+    """Versions of what decides about results; null for what is not installed."""
+    return {
+        "python": platform.python_version(),
+        "sglang": package_version("sglang"),
+        "torch": torch.__version__,
+        "flashinfer": package_version("flashinfer-python"),
+        "plugin": package_version("equipoise-backends"),
+    }
+
+
+def describe_scratch(scratch: Scratch | None) -> dict[str, Any]:
+    """Policy, held counters and what calls got; every value null for SGLang's own backends."""
+    if scratch is None:
+        names = ("policy", "counter_bytes", "counter_rows", "counter_heads", "counters_reused", "scale_shared")
+        return {**dict.fromkeys(names), "decode_calls": None}
+    capacity, seen = scratch.capacity(), scratch.observation
+    return {
+        "policy": type(scratch).__name__,
+        "counter_bytes": scratch.counter_bytes(),
+        "counter_rows": None if capacity is None else capacity.rows,
+        "counter_heads": None if capacity is None else capacity.heads,
+        "counters_reused": seen.counters_reused,
+        "scale_shared": seen.scale_shared,
+        "decode_calls": seen.calls,
+    }
+
+
+def record(scheduler: Any, settings: Settings, seam: list[str], clock: StepClock, guard: Guard) -> dict[str, Any]:
+    """The attestation of one engine process.
+
+    Args:
+        scheduler: SGLang's scheduler.
+        settings: The plugin's settings.
+        seam: Unmet requirements.
+        clock: The step clock, flushed by the caller.
+        guard: The guard, checked by the caller.
+    """
+    backend = decode_backend(scheduler)
+    name = qualified_name(backend)
+    return {
+        "schema": SCHEMA,
+        "arm": settings.arm.value,
+        "launch_id": settings.launch_id,
+        "pid": os.getpid(),
+        "seam": seam or "ok",
+        "versions": describe_versions(),
+        "device": describe_device(),
+        "decode_backend": name,
+        "kernel_path": KERNEL_PATHS.get(name),
+        "scratch": describe_scratch(scratch_of(backend)),
+        "guard": {"state": guard.state, "message": guard.message, "checks": guard.checks},
+        "step_log": None if settings.step_log is None else str(settings.step_log),
+        "steps_seen": clock.steps_seen,
+        "steps_written": clock.steps_written,
+    }

@@ -1,0 +1,129 @@
+"""Entry point of SGLang's group ``sglang.srt.plugins``: installs the hooks in the process that schedules.
+
+Owns which hook goes where. What hooks do is the business of `attest`, `stepclock` and `reference`. Nothing of SGLang is
+imported before `install` runs, because versions differ in what they have.
+"""
+
+import logging
+import os
+import pkgutil
+import sys
+from typing import Any
+
+import torch
+
+from equipoise_backends import attest, platform, seam
+from equipoise_backends.scratch import PerCallScratch, PersistentScratch, Scratch, persistent_sizing
+from equipoise_backends.settings import Arm, Settings, SettingsError
+from equipoise_backends.stepclock import StepClock
+
+logger = logging.getLogger(__name__)
+
+SCHEDULER = "sglang.srt.managers.scheduler"
+
+
+class Plugin:
+    """The plugin at work in one scheduler process; its methods are the hooks.
+
+    Args:
+        settings: The parsed environment.
+        unmet: Requirements of the seam that do not hold.
+    """
+
+    def __init__(self, settings: Settings, unmet: list[str]) -> None:
+        self._settings = settings
+        self._unmet = unmet
+        self._guard = attest.Guard()
+        header = {"arm": settings.arm.value, "launch_id": settings.launch_id, "pid": os.getpid()}
+        self.clock = StepClock(settings.step_log, header)
+
+    def after_get_internal_state(self, result: Any, scheduler: Any, *_args: Any, **_kwargs: Any) -> Any:
+        """AFTER ``Scheduler.get_internal_state``: check the guard, flush the steps, add the record."""
+        self._guard.check(attest.scratch_of(attest.decode_backend(scheduler)))
+        self.clock.flush()
+        # This call stands between two steps; it must not be charged to the next one.
+        self.clock.break_chain()
+        result.internal_state["equipoise"] = attest.record(
+            scheduler, self._settings, self._unmet, self.clock, self._guard
+        )
+        return result
+
+    def after_on_idle(self, _result: Any, scheduler: Any, *_args: Any, **_kwargs: Any) -> None:
+        """AFTER ``Scheduler.on_idle``: guard check once per change from busy to idle."""
+        self._guard.check_if_used(attest.scratch_of(attest.decode_backend(scheduler)))
+
+    def make_scratch(self, model_runner: Any) -> Scratch:
+        """The scratch policy of the arm, for one backend instance."""
+        device = torch.device(model_runner.device)
+        if self._settings.arm is Arm.BASELINE:
+            return PerCallScratch(device)
+        sizing = persistent_sizing(
+            model_runner.max_running_requests,
+            model_runner.server_args.speculative_num_draft_tokens,
+            model_runner.model_config.num_attention_heads,
+        )
+        return PersistentScratch(sizing, device)
+
+
+class RefusedPlugin:
+    """What is left of the plugin when its settings are wrong: a record that says so, so that attestation fails."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def after_get_internal_state(self, result: Any, *_args: Any, **_kwargs: Any) -> Any:
+        """AFTER ``Scheduler.get_internal_state``: the reason instead of a record."""
+        result.internal_state["equipoise"] = {"schema": attest.SCHEMA, "refused": self._reason, "pid": os.getpid()}
+        return result
+
+
+def install() -> None:
+    """Install the hooks of the arm that ``EQUIPOISE_ARM`` names.
+
+    SGLang calls this in each of its processes. Only the scheduler's process decodes and answers for itself; its module
+    is loaded there by the time of this call, and elsewhere the hooks would cost an import of the whole model executor.
+    """
+    if SCHEDULER not in sys.modules:
+        return
+    try:
+        settings = Settings.from_env(os.environ)
+    except SettingsError as error:
+        logger.error("equipoise: %s", error)
+        _hook(f"{SCHEDULER}.Scheduler.get_internal_state", RefusedPlugin(str(error)).after_get_internal_state, "AFTER")
+        return
+    on_cpu = os.environ.get("SGLANG_PLATFORM") == platform.NAME
+    plugin = Plugin(settings, seam.check(os.environ.get("SGLANG_PLATFORM")))
+    _hook(f"{SCHEDULER}.Scheduler.get_internal_state", plugin.after_get_internal_state, "AFTER")
+    _hook(f"{SCHEDULER}.Scheduler.on_idle", plugin.after_on_idle, "AFTER")
+    _hook_clock(plugin.clock)
+    if on_cpu and settings.arm is not Arm.UPSTREAM:
+        _replace_torch_native(plugin)
+
+
+def _hook(target: str, hook: Any, kind: str) -> None:
+    registry = pkgutil.resolve_name("sglang.srt.plugins.hook_registry")
+    registry.HookRegistry.register(target, hook, registry.HookType[kind])
+
+
+def _hook_clock(clock: StepClock) -> None:
+    executor = "sglang.srt.model_executor"
+    _hook(f"{SCHEDULER}.Scheduler.run_batch", clock.before_batch, "BEFORE")
+    _hook(f"{executor}.runner.eager_runner.EagerRunner._execute_decode", clock.around_eager_decode, "AROUND")
+    _hook(
+        f"{executor}.runner.decode_cuda_graph_runner.DecodeCudaGraphRunner.execute",
+        clock.around_graph_decode,
+        "AROUND",
+    )
+    _hook(
+        f"{executor}.runner_backend.full_cuda_graph_backend.FullCudaGraphBackend.replay",
+        clock.around_graph_replay,
+        "AROUND",
+    )
+
+
+def _replace_torch_native(plugin: Plugin) -> None:
+    # Importing it needs the CPU platform's SGLang, so only here.
+    from equipoise_backends.reference import make_reference_factory  # noqa: PLC0415
+
+    registry = pkgutil.resolve_name("sglang.srt.layers.attention.attention_registry")
+    registry.ATTENTION_BACKENDS["torch_native"] = make_reference_factory(plugin.make_scratch)

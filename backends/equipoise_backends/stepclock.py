@@ -1,0 +1,175 @@
+"""The engine-side clock of plain decode steps: what each step cost, by which clock, and since when the last one began.
+
+Owns the rows, the pool of CUDA events and the step log file. It decides nothing about steady states or validity; it
+marks what it does not know as null. Only rank 0 of the target worker keeps rows.
+"""
+
+import json
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+SCHEMA = 1
+COLUMNS = {
+    "monotonic_ns": "ns of CLOCK_MONOTONIC at the start of the step",
+    "graph_batch": "requests the step was padded to; real_batch without a graph",
+    "real_batch": "requests",
+    "context_tokens": "tokens attended to by all requests together, the new ones included",
+    "busy_us": "us of work: CUDA events around the graph replay, perf_counter_ns around the forward on a CPU",
+    "period_us": "us from the start of the previous step to the start of this one; null after anything else than a step",
+}
+
+
+class Step(NamedTuple):
+    """One row of the step log, in the order of `COLUMNS`."""
+
+    monotonic_ns: int
+    graph_batch: int
+    real_batch: int
+    context_tokens: int | None
+    busy_us: float | None
+    period_us: float | None
+
+
+class EventPool:
+    """Pairs of CUDA timing events, reused once they have been read."""
+
+    def __init__(self) -> None:
+        self._free: list[tuple[Any, Any]] = []
+
+    def take(self) -> tuple[Any, Any]:
+        """A pair (start, end) that nobody waits for."""
+        if self._free:
+            return self._free.pop()
+        return torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+
+    def give_back(self, pair: tuple[Any, Any]) -> None:
+        """Reuse a pair whose time has been read."""
+        self._free.append(pair)
+
+
+class StepClock:
+    """Times plain decode steps of one engine process.
+
+    The hooks are `around_eager_decode`, `around_graph_decode` with `around_graph_replay`, and `before_batch`.
+
+    Args:
+        log: File that `flush` appends to; None keeps no rows.
+        header: Facts for the first line of the log beside the columns.
+    """
+
+    def __init__(self, log: Path | None, header: dict[str, Any]) -> None:
+        self._log = log
+        self._header = header
+        self._rows: list[Step] = []
+        self._pending: deque[tuple[Step, tuple[Any, Any]]] = deque()
+        self._events = EventPool()
+        self._previous_start_ns: int | None = None
+        self._replay_events: tuple[Any, Any] | None = None
+        self._timing_replay = False
+        self._is_rank_0: bool | None = None
+        self._header_written = False
+        self.steps_seen = 0
+        self.steps_written = 0
+
+    def before_batch(self, _scheduler: Any, batch: Any, *_args: Any, **_kwargs: Any) -> None:
+        """BEFORE ``Scheduler.run_batch``: anything but a decode step ends the chain of periods."""
+        if not batch.forward_mode.is_decode():
+            self.break_chain()
+
+    def break_chain(self) -> None:
+        """The next step has no period: something else happened since the last one."""
+        self._previous_start_ns = None
+
+    def around_eager_decode(self, original: Callable[..., Any], runner: Any, batch: Any, *args: Any, **kw: Any) -> Any:
+        """AROUND ``EagerRunner._execute_decode``: busy is the time of the whole forward."""
+        if not self._counts(runner, batch):
+            return original(runner, batch, *args, **kw)
+        start_ns, period_us = self._begin()
+        pair = self._events.take() if batch.seq_lens.is_cuda else None
+        if pair is not None:
+            pair[0].record()
+        before_ns = time.perf_counter_ns()
+        result = original(runner, batch, *args, **kw)
+        busy_us = (time.perf_counter_ns() - before_ns) / 1000
+        if pair is not None:
+            pair[1].record()
+        size = batch.batch_size
+        self._keep(Step(start_ns, size, size, batch.seq_lens_sum, None if pair else busy_us, period_us), pair)
+        return result
+
+    def around_graph_decode(self, original: Callable[..., Any], runner: Any, batch: Any, *args: Any, **kw: Any) -> Any:
+        """AROUND ``DecodeCudaGraphRunner.execute``: frames the step; `around_graph_replay` times inside it."""
+        if not self._counts(runner, batch):
+            return original(runner, batch, *args, **kw)
+        start_ns, period_us = self._begin()
+        self._timing_replay = True
+        try:
+            result = original(runner, batch, *args, **kw)
+        finally:
+            self._timing_replay = False
+        pair, self._replay_events = self._replay_events, None
+        graph_batch = runner._replay_graph_key.size  # noqa: SLF001  (listed in seam)
+        step = Step(start_ns, graph_batch, batch.batch_size, batch.seq_lens_sum, None, period_us)
+        self._keep(step, pair)
+        return result
+
+    def around_graph_replay(self, original: Callable[..., Any], *args: Any, **kw: Any) -> Any:
+        """AROUND ``FullCudaGraphBackend.replay``: one pair of events on the stream of the replay."""
+        if not self._timing_replay:
+            return original(*args, **kw)
+        pair = self._events.take()
+        pair[0].record()
+        result = original(*args, **kw)
+        pair[1].record()
+        self._replay_events = pair
+        return result
+
+    def flush(self) -> None:
+        """Append all rows to the log, waiting for steps whose events are still under way."""
+        if self._log is None:
+            return
+        self._collect(wait=True)
+        lines = [json.dumps(row) for row in self._rows]
+        if not self._header_written:
+            lines.insert(0, json.dumps({"schema": SCHEMA, "columns": list(COLUMNS), "units": COLUMNS, **self._header}))
+        with self._log.open("a", encoding="utf-8") as file:
+            file.writelines(line + "\n" for line in lines)
+        self._header_written = True
+        self.steps_written += len(self._rows)
+        self._rows = []
+
+    def _counts(self, runner: Any, batch: Any) -> bool:
+        if self._log is None or runner.model_runner.is_draft_worker or not batch.forward_mode.is_decode():
+            return False
+        if self._is_rank_0 is None:
+            self._is_rank_0 = not torch.distributed.is_initialized() or torch.distributed.get_rank() == 0
+        return self._is_rank_0
+
+    def _begin(self) -> tuple[int, float | None]:
+        start_ns = time.monotonic_ns()
+        previous_ns, self._previous_start_ns = self._previous_start_ns, start_ns
+        return start_ns, None if previous_ns is None else (start_ns - previous_ns) / 1000
+
+    def _keep(self, step: Step, pair: tuple[Any, Any] | None) -> None:
+        self.steps_seen += 1
+        if pair is None:
+            self._rows.append(step)
+            return
+        self._pending.append((step, pair))
+        self._collect(wait=False)
+
+    def _collect(self, *, wait: bool) -> None:
+        while self._pending:
+            step, pair = self._pending[0]
+            if wait:
+                pair[1].synchronize()
+            elif not pair[1].query():
+                return
+            self._pending.popleft()
+            self._rows.append(step._replace(busy_us=pair[0].elapsed_time(pair[1]) * 1000))
+            self._events.give_back(pair)
