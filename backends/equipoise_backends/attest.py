@@ -8,10 +8,10 @@ engine without this record has no plugin at work.
 import logging
 import os
 import platform
-from typing import Any
 
 import torch
 
+from equipoise_backends.host import Scheduler
 from equipoise_backends.scratch import Scratch, ScratchError
 from equipoise_backends.seam import package_version
 from equipoise_backends.settings import Settings
@@ -66,7 +66,7 @@ class Guard:
             self.check(scratch)
 
 
-def decode_backend(scheduler: Any) -> Any:
+def decode_backend(scheduler: Scheduler) -> object:
     """The attention backend that serves decode steps, also where prefill has its own."""
     backend = scheduler.tp_worker.model_runner.attn_backend
     return getattr(backend, "decode_backend", backend)
@@ -78,12 +78,12 @@ def qualified_name(instance: object) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def scratch_of(backend: Any) -> Scratch | None:
+def scratch_of(backend: object) -> Scratch | None:
     """The scratch policy at work in a backend, None for SGLang's own backends."""
     return getattr(backend, "scratch", None)
 
 
-def describe_device() -> dict[str, Any]:
+def describe_device() -> dict[str, object]:
     """Kind, name and capability of the device, with torch's thread count where the CPU is the device."""
     if torch.cuda.is_available():
         major, minor = torch.cuda.get_device_capability()
@@ -102,7 +102,7 @@ def describe_versions() -> dict[str, str | None]:
     }
 
 
-def describe_scratch(scratch: Scratch | None) -> dict[str, Any]:
+def describe_scratch(scratch: Scratch | None) -> dict[str, object]:
     """Policy, held counters and what calls got; every value null for SGLang's own backends."""
     if scratch is None:
         names = ("policy", "counter_bytes", "counter_rows", "counter_heads", "counters_reused", "scale_shared")
@@ -119,7 +119,9 @@ def describe_scratch(scratch: Scratch | None) -> dict[str, Any]:
     }
 
 
-def record(scheduler: Any, settings: Settings, seam: list[str], clock: StepClock, guard: Guard) -> dict[str, Any]:
+def record(
+    scheduler: Scheduler, settings: Settings, seam: list[str], clock: StepClock, guard: Guard
+) -> dict[str, object]:
     """The attestation of one engine process.
 
     Args:

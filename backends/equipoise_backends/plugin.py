@@ -8,11 +8,12 @@ import logging
 import os
 import pkgutil
 import sys
-from typing import Any
+from collections.abc import Callable
 
 import torch
 
 from equipoise_backends import attest, platform, seam
+from equipoise_backends.host import InternalState, ModelRunner, Scheduler
 from equipoise_backends.scratch import PerCallScratch, PersistentScratch, Scratch, persistent_sizing
 from equipoise_backends.settings import Arm, Settings, SettingsError
 from equipoise_backends.stepclock import StepClock
@@ -37,7 +38,9 @@ class Plugin:
         header = {"arm": settings.arm.value, "launch_id": settings.launch_id, "pid": os.getpid()}
         self.clock = StepClock(settings.step_log, header)
 
-    def after_get_internal_state(self, result: Any, scheduler: Any, *_args: Any, **_kwargs: Any) -> Any:
+    def after_get_internal_state(
+        self, result: InternalState, scheduler: Scheduler, *_args: object, **_kwargs: object
+    ) -> InternalState:
         """AFTER ``Scheduler.get_internal_state``: check the guard, flush the steps, add the record."""
         self._guard.check(attest.scratch_of(attest.decode_backend(scheduler)))
         self.clock.flush()
@@ -48,11 +51,11 @@ class Plugin:
         )
         return result
 
-    def after_on_idle(self, _result: Any, scheduler: Any, *_args: Any, **_kwargs: Any) -> None:
+    def after_on_idle(self, _result: object, scheduler: Scheduler, *_args: object, **_kwargs: object) -> None:
         """AFTER ``Scheduler.on_idle``: guard check once per change from busy to idle."""
         self._guard.check_if_used(attest.scratch_of(attest.decode_backend(scheduler)))
 
-    def make_scratch(self, model_runner: Any) -> Scratch:
+    def make_scratch(self, model_runner: ModelRunner) -> Scratch:
         """The scratch policy of the arm, for one backend instance."""
         device = torch.device(model_runner.device)
         if self._settings.arm is Arm.BASELINE:
@@ -71,7 +74,7 @@ class RefusedPlugin:
     def __init__(self, reason: str) -> None:
         self._reason = reason
 
-    def after_get_internal_state(self, result: Any, *_args: Any, **_kwargs: Any) -> Any:
+    def after_get_internal_state(self, result: InternalState, *_args: object, **_kwargs: object) -> InternalState:
         """AFTER ``Scheduler.get_internal_state``: the reason instead of a record."""
         result.internal_state["equipoise"] = {"schema": attest.SCHEMA, "refused": self._reason, "pid": os.getpid()}
         return result
@@ -100,7 +103,7 @@ def install() -> None:
         _replace_torch_native(plugin)
 
 
-def _hook(target: str, hook: Any, kind: str) -> None:
+def _hook(target: str, hook: Callable[..., object], kind: str) -> None:
     registry = pkgutil.resolve_name("sglang.srt.plugins.hook_registry")
     registry.HookRegistry.register(target, hook, registry.HookType[kind])
 

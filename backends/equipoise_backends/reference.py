@@ -17,18 +17,15 @@ Owns the arithmetic and the plan of a step. Where counters and scales come from 
 SGLang's ``torch_native``. Refused, not approximated: cross attention, sliding windows, checkpoint KV scales.
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from sglang.srt.layers.attention.torch_native_backend import TorchNativeAttnBackend
 from sglang.srt.mem_cache.memory_pool import KVWriteLoc
 
+from equipoise_backends.host import ForwardBatch, Layer, ModelRunner
 from equipoise_backends.scratch import Scratch, Sizing
-
-if TYPE_CHECKING:
-    from sglang.srt.layers.radix_attention import RadixAttention
-    from sglang.srt.model_executor.forward_batch_info import ForwardBatch
-    from sglang.srt.model_executor.model_runner import ModelRunner
 
 SPLIT_TOKENS = 64
 # Finite, so that a split without live tokens has m = -1e30 and weight exp(-1e30 - M) = 0 instead of NaN.
@@ -50,7 +47,7 @@ class DecodePlan(NamedTuple):
         slots: Int64 ``[B * K * L]``, rows of a cache seen as ``[tokens * K, head size]``. Positions after the end of a
             request repeat its last token, whose values are finite, and are masked.
         bias: ``[B * K, 1, L]`` in float32, 0 for live positions and `MASKED` for the others.
-        arrival: Int32 ``[B, 1, S]``, how many splits of the request arrive before this one; `NEVER` without live tokens.
+        arrival: Int32 ``[B, 1, S]``, splits of the request that arrive before this one; `NEVER` without live tokens.
         expected: Int32 ``[B, 1]``, number of splits that arrive.
     """
 
@@ -149,6 +146,7 @@ def split_kv_decode(
     counters: torch.Tensor,
     plan: DecodePlan,
     workspace: Workspace,
+    *,
     scaling: float,
 ) -> torch.Tensor:
     """Attention of one new token per request over its cached tokens.
@@ -198,7 +196,7 @@ class ReferenceAttnBackend(TorchNativeAttnBackend):
         scratch: Source of counters and default scales.
     """
 
-    def __init__(self, model_runner: "ModelRunner", scratch: Scratch) -> None:
+    def __init__(self, model_runner: ModelRunner, scratch: Scratch) -> None:
         super().__init__(model_runner)
         if self.use_sliding_window_kv_pool:
             raise UnsupportedLayerError("the reference backend does not serve models with a sliding-window KV pool")
@@ -206,7 +204,7 @@ class ReferenceAttnBackend(TorchNativeAttnBackend):
         self._plan: DecodePlan | None = None
         self._workspace = Workspace()
 
-    def init_forward_metadata(self, forward_batch: "ForwardBatch") -> None:
+    def init_forward_metadata(self, forward_batch: ForwardBatch) -> None:
         """Plan a decode step; everything else is ``torch_native``'s."""
         super().init_forward_metadata(forward_batch)
         self._plan = None
@@ -220,13 +218,13 @@ class ReferenceAttnBackend(TorchNativeAttnBackend):
                 SPLIT_TOKENS,
             )
 
-    def forward_decode(  # noqa: PLR0913, PLR0917  (SGLang's signature)
+    def forward_decode(  # noqa: PLR0917  (SGLang's signature)
         self,
         q: torch.Tensor,
         k: torch.Tensor | None,
         v: torch.Tensor | None,
-        layer: "RadixAttention",
-        forward_batch: "ForwardBatch",
+        layer: Layer,
+        forward_batch: ForwardBatch,
         save_kv_cache: bool = True,
     ) -> torch.Tensor:
         """Decode one layer.
@@ -258,11 +256,11 @@ class ReferenceAttnBackend(TorchNativeAttnBackend):
             self.token_to_kv_pool.set_kv_buffer(layer, KVWriteLoc(forward_batch.out_cache_loc), scaled_k, scaled_v)
         cache = self.token_to_kv_pool.get_kv_buffer(layer.layer_id)
         query = q.view(plan.batch, layer.tp_q_head_num, layer.qk_head_dim)
-        out = split_kv_decode(query, cache, counters, plan, self._workspace, layer.scaling)
+        out = split_kv_decode(query, cache, counters, plan, self._workspace, scaling=layer.scaling)
         return out.view(plan.batch, -1).to(q.dtype)
 
     @staticmethod
-    def _refuse_unsupported(layer: "RadixAttention") -> None:
+    def _refuse_unsupported(layer: Layer) -> None:
         if layer.is_cross_attention:
             raise UnsupportedLayerError("the reference backend does not specify cross attention")
         if layer.sliding_window_size is not None and layer.sliding_window_size > -1:
@@ -271,10 +269,12 @@ class ReferenceAttnBackend(TorchNativeAttnBackend):
             raise UnsupportedLayerError("the reference backend does not specify checkpoint KV scales")
 
 
-def make_reference_factory(make_scratch: Any) -> Any:
+def make_reference_factory(
+    make_scratch: Callable[[ModelRunner], Scratch],
+) -> Callable[[ModelRunner], ReferenceAttnBackend]:
     """A factory for SGLang's ``ATTENTION_BACKENDS``: `make_scratch` gets the model runner and gives the policy."""
 
-    def create(model_runner: "ModelRunner") -> ReferenceAttnBackend:
+    def create(model_runner: ModelRunner) -> ReferenceAttnBackend:
         return ReferenceAttnBackend(model_runner, make_scratch(model_runner))
 
     return create

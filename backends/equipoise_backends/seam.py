@@ -129,7 +129,7 @@ CPU = (
     ),
     Requirement(
         "sglang.srt.layers.radix_attention.RadixAttention",
-        "reads tp_q_head_num, qk_head_dim, scaling, layer_id, k_scale, v_scale, sliding_window_size, is_cross_attention",
+        "reads its shape, its layer_id and what the reference refuses",
         attributes=(
             "self.tp_q_head_num",
             "self.qk_head_dim",

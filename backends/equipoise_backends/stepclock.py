@@ -7,11 +7,16 @@ marks what it does not know as null. Only rank 0 of the target worker keeps rows
 import json
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
+
+from equipoise_backends.host import Batch, ForwardBatch, GraphRunner, Runner, Scheduler
+
+Output = TypeVar("Output")
+EventPair = tuple[torch.cuda.Event, torch.cuda.Event]
 
 SCHEMA = 1
 COLUMNS = {
@@ -19,8 +24,8 @@ COLUMNS = {
     "graph_batch": "requests the step was padded to; real_batch without a graph",
     "real_batch": "requests",
     "context_tokens": "tokens attended to by all requests together, the new ones included",
-    "busy_us": "us of work: CUDA events around the graph replay, perf_counter_ns around the forward on a CPU",
-    "period_us": "us from the start of the previous step to the start of this one; null after anything else than a step",
+    "busy_us": "us of work: CUDA events around the replay, perf_counter_ns around the forward on a CPU",
+    "period_us": "us from the start of the previous step to this one's; null after anything else than a step",
 }
 
 
@@ -39,15 +44,15 @@ class EventPool:
     """Pairs of CUDA timing events, reused once they have been read."""
 
     def __init__(self) -> None:
-        self._free: list[tuple[Any, Any]] = []
+        self._free: list[EventPair] = []
 
-    def take(self) -> tuple[Any, Any]:
+    def take(self) -> EventPair:
         """A pair (start, end) that nobody waits for."""
         if self._free:
             return self._free.pop()
         return torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
 
-    def give_back(self, pair: tuple[Any, Any]) -> None:
+    def give_back(self, pair: EventPair) -> None:
         """Reuse a pair whose time has been read."""
         self._free.append(pair)
 
@@ -62,21 +67,21 @@ class StepClock:
         header: Facts for the first line of the log beside the columns.
     """
 
-    def __init__(self, log: Path | None, header: dict[str, Any]) -> None:
+    def __init__(self, log: Path | None, header: Mapping[str, object]) -> None:
         self._log = log
         self._header = header
         self._rows: list[Step] = []
-        self._pending: deque[tuple[Step, tuple[Any, Any]]] = deque()
+        self._pending: deque[tuple[Step, EventPair]] = deque()
         self._events = EventPool()
         self._previous_start_ns: int | None = None
-        self._replay_events: tuple[Any, Any] | None = None
+        self._replay_events: EventPair | None = None
         self._timing_replay = False
         self._is_rank_0: bool | None = None
         self._header_written = False
         self.steps_seen = 0
         self.steps_written = 0
 
-    def before_batch(self, _scheduler: Any, batch: Any, *_args: Any, **_kwargs: Any) -> None:
+    def before_batch(self, _scheduler: Scheduler, batch: Batch, *_args: object, **_kwargs: object) -> None:
         """BEFORE ``Scheduler.run_batch``: anything but a decode step ends the chain of periods."""
         if not batch.forward_mode.is_decode():
             self.break_chain()
@@ -85,7 +90,9 @@ class StepClock:
         """The next step has no period: something else happened since the last one."""
         self._previous_start_ns = None
 
-    def around_eager_decode(self, original: Callable[..., Any], runner: Any, batch: Any, *args: Any, **kw: Any) -> Any:
+    def around_eager_decode(
+        self, original: Callable[..., Output], runner: Runner, batch: ForwardBatch, *args: object, **kw: object
+    ) -> Output:
         """AROUND ``EagerRunner._execute_decode``: busy is the time of the whole forward."""
         if not self._counts(runner, batch):
             return original(runner, batch, *args, **kw)
@@ -102,7 +109,9 @@ class StepClock:
         self._keep(Step(start_ns, size, size, batch.seq_lens_sum, None if pair else busy_us, period_us), pair)
         return result
 
-    def around_graph_decode(self, original: Callable[..., Any], runner: Any, batch: Any, *args: Any, **kw: Any) -> Any:
+    def around_graph_decode(
+        self, original: Callable[..., Output], runner: GraphRunner, batch: ForwardBatch, *args: object, **kw: object
+    ) -> Output:
         """AROUND ``DecodeCudaGraphRunner.execute``: frames the step; `around_graph_replay` times inside it."""
         if not self._counts(runner, batch):
             return original(runner, batch, *args, **kw)
@@ -113,12 +122,12 @@ class StepClock:
         finally:
             self._timing_replay = False
         pair, self._replay_events = self._replay_events, None
-        graph_batch = runner._replay_graph_key.size  # noqa: SLF001  (listed in seam)
+        graph_batch = runner._replay_graph_key.size
         step = Step(start_ns, graph_batch, batch.batch_size, batch.seq_lens_sum, None, period_us)
         self._keep(step, pair)
         return result
 
-    def around_graph_replay(self, original: Callable[..., Any], *args: Any, **kw: Any) -> Any:
+    def around_graph_replay(self, original: Callable[..., Output], *args: object, **kw: object) -> Output:
         """AROUND ``FullCudaGraphBackend.replay``: one pair of events on the stream of the replay."""
         if not self._timing_replay:
             return original(*args, **kw)
@@ -134,7 +143,8 @@ class StepClock:
         if self._log is None:
             return
         self._collect(wait=True)
-        lines = [json.dumps(row) for row in self._rows]
+        # Rows with events arrive later than rows without; starts are unique.
+        lines = [json.dumps(row) for row in sorted(self._rows)]
         if not self._header_written:
             lines.insert(0, json.dumps({"schema": SCHEMA, "columns": list(COLUMNS), "units": COLUMNS, **self._header}))
         with self._log.open("a", encoding="utf-8") as file:
@@ -143,7 +153,7 @@ class StepClock:
         self.steps_written += len(self._rows)
         self._rows = []
 
-    def _counts(self, runner: Any, batch: Any) -> bool:
+    def _counts(self, runner: Runner, batch: ForwardBatch) -> bool:
         if self._log is None or runner.model_runner.is_draft_worker or not batch.forward_mode.is_decode():
             return False
         if self._is_rank_0 is None:
@@ -155,7 +165,7 @@ class StepClock:
         previous_ns, self._previous_start_ns = self._previous_start_ns, start_ns
         return start_ns, None if previous_ns is None else (start_ns - previous_ns) / 1000
 
-    def _keep(self, step: Step, pair: tuple[Any, Any] | None) -> None:
+    def _keep(self, step: Step, pair: EventPair | None) -> None:
         self.steps_seen += 1
         if pair is None:
             self._rows.append(step)
