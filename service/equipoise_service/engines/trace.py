@@ -56,24 +56,26 @@ class _Span(NamedTuple):
 def count(path: Path, activity: Activity, requested_steps: int) -> Counts:
     """Occurrences per decode step, by name.
 
-    Where the trace holds SGLang's step spans, only what begins inside a decode step's span on its thread is counted,
-    over as many steps as there are spans. A trace of GPU activity alone has no spans: then everything is counted, over
-    ``requested_steps``, which SGLang's profiler keeps exactly (it stops by its count of forward passes).
+    A CPU trace holds SGLang's spans: only what begins inside a decode step's span on its thread is counted, over as
+    many steps as there are spans. It takes a second pass, since spans and operators come in no order. A trace of GPU
+    activity alone has no spans: everything is counted, over ``requested_steps``, which SGLang's profiler keeps exactly
+    (it stops by its count of forward passes).
 
     Raises:
         TraceUnfinished: The file is not complete.
         TraceError: It holds no decode step, or no operator at all.
     """
-    spans = _decode_spans(path)
-    if activity == "CPU" and not any(spans.values()):
+    counted = (event for event in _events(path) if event.get("cat") in CATEGORIES[activity])
+    steps = requested_steps
+    if activity == "CPU":
+        spans = _decode_spans(path)
+        steps = sum(map(len, spans.values()))
+        counted = (event for event in counted if _inside(event, spans))
+    if steps == 0:
         raise TraceError(f"{path.name} holds no decode step")
-    names: Counter[str] = Counter()
-    for event in _events(path):
-        if event.get("cat") in CATEGORIES[activity] and _inside(event, spans, activity):
-            names[str(event["name"])] += 1
+    names = Counter(str(event["name"]) for event in counted)
     if not names:
         raise TraceError(f"{path.name} holds no {activity} operator or kernel of a decode step")
-    steps = sum(map(len, spans.values())) if activity == "CPU" else requested_steps
     return Counts(steps, {name: number / steps for name, number in sorted(names.items())})
 
 
@@ -108,9 +110,7 @@ def _decode_spans(path: Path) -> dict[tuple[Any, Any], list[_Span]]:
     return {thread: sorted(of_thread) for thread, of_thread in spans.items()}
 
 
-def _inside(event: dict[str, Any], spans: dict[tuple[Any, Any], list[_Span]], activity: Activity) -> bool:
-    if activity == "GPU":
-        return True
+def _inside(event: dict[str, Any], spans: dict[tuple[Any, Any], list[_Span]]) -> bool:
     of_thread = spans.get((event["pid"], event["tid"]), [])
     place = bisect_right(of_thread, event["ts"], key=lambda span: span.start) - 1
     return place >= 0 and event["ts"] <= of_thread[place].end
