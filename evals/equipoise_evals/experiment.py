@@ -9,6 +9,7 @@ from equipoise_evals.judge import judge
 from equipoise_evals.judge.treatment import judge_treatment
 from equipoise_evals.model import (
     ROLES,
+    AccuracyInconclusive,
     AskedQuestion,
     BlockRecord,
     Invalid,
@@ -144,11 +145,31 @@ async def measure_latency(engines: Engines, plan: Plan, pair: int, world: World)
 
 
 def is_decided(verdict: Verdict, plan: Plan, pairs: int) -> bool:
-    """Whether a look may end the run: nothing more that the plan would still measure can be waited for."""
-    if isinstance(verdict.overall, TreatmentInactive | Invalid) or isinstance(verdict.accuracy, Regression):
+    """Whether a look may end the run: nothing that the plan would still measure could change the outcome.
+
+    A disturbed run goes on to its last pair, since shares of a level even out; every other reason for which a run
+    cannot be judged ends it at once.
+    """
+    match verdict.overall:
+        case TreatmentInactive():
+            return True
+        case Invalid():
+            return verdict.overall.reason != "disturbed"
+    accuracy = _accuracy_is_settled(verdict, plan, pairs)
+    if accuracy and isinstance(verdict.accuracy, Regression):
         return True
-    latency_open = plan.latency is not None and (
-        pairs not in plan.looks or verdict.latency is None or isinstance(verdict.latency, LatencyInconclusive)
-    )
-    accuracy_open = plan.accuracy is not None and pairs < plan.accuracy.passes_max
-    return not latency_open and not accuracy_open
+    return accuracy and _latency_is_settled(verdict, plan, pairs)
+
+
+def _accuracy_is_settled(verdict: Verdict, plan: Plan, pairs: int) -> bool:
+    if plan.accuracy is None or pairs >= plan.accuracy.passes_max:
+        return True
+    undecided = verdict.accuracy is None or isinstance(verdict.accuracy, AccuracyInconclusive)
+    return pairs in plan.accuracy.looks and not undecided
+
+
+def _latency_is_settled(verdict: Verdict, plan: Plan, pairs: int) -> bool:
+    if plan.latency is None:
+        return True
+    undecided = verdict.latency is None or isinstance(verdict.latency, LatencyInconclusive)
+    return pairs in plan.looks and not undecided

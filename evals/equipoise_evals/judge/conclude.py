@@ -8,6 +8,7 @@ from equipoise_evals.judge.canonical import canonical
 from equipoise_evals.judge.latency import judge_latency
 from equipoise_evals.judge.measure import Measured
 from equipoise_evals.judge.overall import judge_overall
+from equipoise_evals.judge.two_level import disturbed
 from equipoise_evals.judge.words import words
 from equipoise_evals.model import Plan, Verdict
 
@@ -16,8 +17,9 @@ def conclude(measured: Measured, plan: Plan) -> Verdict:
     """The verdict that these measurements justify under this plan."""
     judged = measured.invalid is None
     accuracy = judge_accuracy(plan, plan.accuracy, measured.passes) if judged and plan.accuracy else None
-    latency = judge_latency(plan, plan.latency, measured.contrasts) if judged and plan.latency else None
-    overall = judge_overall(plan, measured.invalid, measured.treatment, accuracy=accuracy, latency=latency)
+    latency = judge_latency(plan, plan.latency, measured) if judged and plan.latency else None
+    invalid = measured.invalid or (disturbed(latency.evidence.two_level) if latency else None)
+    overall = judge_overall(plan, invalid, measured.treatment, accuracy=accuracy, latency=latency)
     said = words(overall, latency, accuracy)
     return canonical(
         Verdict(

@@ -11,6 +11,7 @@ from statistics import fmean
 import numpy as np
 from numpy.typing import NDArray
 
+from equipoise_evals.judge.two_level import PairLevels, pair_levels
 from equipoise_evals.model import BlockRecord, Frozen, LatencyPlan, Metric, Role
 from equipoise_evals.stats.latency import abba_contrast
 
@@ -56,6 +57,17 @@ def all_contrasts(blocks: Iterable[BlockRecord], latency: LatencyPlan) -> Contra
                 if metric != "client_tpot" or all(block.client for quad in quads.values() for block in quad):
                     contrasts[metric, batch].append(_pair_contrast(pair, list(quads.values()), latency, metric))
     return contrasts
+
+
+def primary_levels(blocks: Iterable[BlockRecord], latency: LatencyPlan) -> list[PairLevels]:
+    """Whether the steps of each launch pair jump between two levels, at the primary batch, in order of pairs."""
+    times: dict[int, dict[Role, list[Floats]]] = {}
+    for block in blocks:
+        if block.batch == latency.primary_batch:
+            _, us = _engine_times(block, latency, "busy")
+            if us.size:
+                times.setdefault(block.pair, {"A": [], "B": []})[block.role].append(us)
+    return [pair_levels(arms) for _, arms in sorted(times.items()) if all(arms.values())]
 
 
 def _pair_contrast(pair: int, quads: Sequence[list[BlockRecord]], latency: LatencyPlan, metric: Metric) -> PairContrast:

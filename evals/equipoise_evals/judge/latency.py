@@ -1,19 +1,20 @@
 """The latency word. The unit is the launch pair; the rule is that of the design: the first word that holds wins."""
 
 import math
-from collections.abc import Iterable, Sequence
-from statistics import fmean
+from collections.abc import Iterable
 from typing import Literal
 
 from scipy.stats import t as student_t
 
-from equipoise_evals.judge.contrasts import Contrasts, PairContrast
-from equipoise_evals.judge.levels import LookLevels, look_levels
+from equipoise_evals.judge.levels import look_levels
+from equipoise_evals.judge.measure import Measured
 from equipoise_evals.judge.outlook import pairs_needed
+from equipoise_evals.judge.pooled import pooled
+from equipoise_evals.judge.two_level import two_level_evidence
 from equipoise_evals.model import (
+    LOOKS,
     Equivalent,
     Faster,
-    Interval,
     LatencyContrast,
     LatencyEvidence,
     LatencyInconclusive,
@@ -22,40 +23,40 @@ from equipoise_evals.model import (
     Metric,
     Plan,
     Slower,
+    TwoLevelEvidence,
 )
-from equipoise_evals.stats.exact import detectable_log_ratio
-from equipoise_evals.stats.latency import RatioInterval, ratio_interval
 from equipoise_evals.stats.multiple import holm
 
 ENGINE_METRICS: tuple[Metric, ...] = ("busy", "period")
 Size = Literal["material", "small", "unclear"]
 
-POWER = 0.8
-LARGEST_LOG = math.log(100)
-"""A detectable effect beyond a hundredfold is none."""
 
-
-def judge_latency(plan: Plan, latency: LatencyPlan, contrasts: Contrasts) -> LatencyVerdict | None:
+def judge_latency(plan: Plan, latency: LatencyPlan, measured: Measured) -> LatencyVerdict | None:
     """The word on latency, or None before the first complete launch pair."""
-    evidence = _evidence(plan, latency, contrasts)
+    evidence = _evidence(plan, latency, measured)
     return None if evidence is None else _word(plan, evidence)
 
 
-def _evidence(plan: Plan, latency: LatencyPlan, contrasts: Contrasts) -> LatencyEvidence | None:
-    pairs = len(contrasts["busy", latency.primary_batch])
+def _evidence(plan: Plan, latency: LatencyPlan, measured: Measured) -> LatencyEvidence | None:
+    pairs = len(measured.contrasts["busy", latency.primary_batch])
     if pairs == 0:
         return None
     levels = look_levels(plan, pairs)
 
     def contrast(metric: Metric, batch: int) -> LatencyContrast | None:
-        measured = contrasts[metric, batch]
-        return _contrast(measured, metric, batch, levels) if len(measured) == pairs else None
+        seen = measured.contrasts[metric, batch]
+        if len(seen) != pairs:
+            return None
+        # History speaks of the primary batch: it is what every A/A comparison of a plan measured.
+        history = plan.history.get(metric) if metric != "client_tpot" and batch == latency.primary_batch else None
+        return pooled(seen, metric, batch, levels, history)
 
     busy, period = contrast("busy", latency.primary_batch), contrast("period", latency.primary_batch)
     if busy is None or period is None:
         return None
     others = [batch for batch in latency.batch_sizes if batch != latency.primary_batch]
     secondary = [contrast(metric, batch) for batch in others for metric in ENGINE_METRICS]
+    two_level = two_level_evidence(measured.levels)
     return LatencyEvidence(
         margin=latency.margin,
         look=pairs,
@@ -63,41 +64,23 @@ def _evidence(plan: Plan, latency: LatencyPlan, contrasts: Contrasts) -> Latency
         period=period,
         client=contrast("client_tpot", latency.primary_batch),
         secondary=_with_holm([c for c in secondary if c is not None], latency.margin),
+        two_level=two_level,
+        notes=_notes(busy, two_level),
     )
 
 
-def _contrast(pairs: Sequence[PairContrast], metric: Metric, batch: int, levels: LookLevels) -> LatencyContrast:
-    logs = [pair.log_ratio for pair in pairs]
-    fitted = ratio_interval(logs, confidence=levels.difference)
-    several = len(logs) > 1
-    return LatencyContrast(
-        metric=metric,
-        batch=batch,
-        pairs=len(pairs),
-        effect=fitted.ratio - 1,
-        interval=_interval(fitted) if several else None,
-        equivalence=_interval(ratio_interval(logs, confidence=levels.equivalence)) if several else None,
-        launch_sd=fitted.sd if several else None,
-        per_pair=tuple(math.expm1(log) for log in logs),
-        baseline_us=fmean(pair.baseline_us for pair in pairs),
-        candidate_us=fmean(pair.candidate_us for pair in pairs),
-        median_effect=math.expm1(fmean(pair.median_log_ratio for pair in pairs)),
-        detectable=_detectable(fitted.sd, len(logs), levels.difference) if several else None,
-    )
-
-
-def _interval(fitted: RatioInterval) -> Interval | None:
-    """The interval of the effect; None where two wildly different pairs at a strict level bound nothing."""
-    if not math.isfinite(fitted.high):
-        return None
-    return Interval(low=fitted.low - 1, high=fitted.high - 1, level=fitted.level)
-
-
-def _detectable(sd: float, pairs: int, level: float) -> float | None:
-    if sd == 0:
-        return 0.0
-    effect = math.expm1(min(detectable_log_ratio(sd, pairs, confidence=level, power=POWER), LARGEST_LOG))
-    return effect if effect < math.expm1(LARGEST_LOG) else None
+def _notes(busy: LatencyContrast, two_level: TwoLevelEvidence | None) -> tuple[str, ...]:
+    notes = []
+    if two_level:
+        notes.append(
+            f"Step times jump between {two_level.low_us:.0f} and {two_level.high_us:.0f} us (in {two_level.pairs} of "
+            f"{two_level.tested} launch pairs tested); the baseline spent {two_level.baseline_share:.0%} and the "
+            f"candidate {two_level.candidate_share:.0%} of the steps at the lower level. Means decide; the contrast of "
+            f"medians is {busy.median_effect:+.2%}."
+        )
+    if busy.borrowed:
+        notes.append("The interval borrows the spread between launches from A/A comparisons on this machine.")
+    return tuple(notes)
 
 
 def _with_holm(contrasts: Iterable[LatencyContrast], margin: float) -> tuple[LatencyContrast, ...]:
@@ -121,7 +104,7 @@ def _p_slower(contrast: LatencyContrast, margin: float) -> float | None:
 
 
 def _word(plan: Plan, evidence: LatencyEvidence) -> LatencyVerdict:
-    if evidence.look not in plan.looks:
+    if evidence.look not in plan.looks or (evidence.look < LOOKS[0] and not evidence.busy.borrowed):
         return LatencyInconclusive(
             why=_no_look(plan, evidence.look), pairs_needed=_next_look(plan, evidence.look), evidence=evidence
         )
@@ -162,7 +145,7 @@ def _lies_above_zero(contrast: LatencyContrast) -> bool:
 
 
 def _no_look(plan: Plan, pairs: int) -> str:
-    if not plan.looks:
+    if not plan.looks or pairs == plan.pairs_max:
         return f"{pairs} of at most {plan.pairs_max} launch pairs: at least 3 are needed to decide"
     return f"{pairs} launch pairs finished; the next look is planned at {_next_look(plan, pairs)}"
 

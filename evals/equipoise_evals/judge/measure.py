@@ -5,9 +5,10 @@ Launch pairs do not depend on each other here, so a run of many looks can measur
 
 from dataclasses import dataclass, field
 
-from equipoise_evals.judge.contrasts import Contrasts, UnusableQuadError, all_contrasts
+from equipoise_evals.judge.contrasts import Contrasts, UnusableQuadError, all_contrasts, primary_levels
 from equipoise_evals.judge.grades import GradedPass, graded_passes
 from equipoise_evals.judge.treatment import judge_treatment
+from equipoise_evals.judge.two_level import PairLevels
 from equipoise_evals.judge.validity import judge_validity
 from equipoise_evals.model import (
     BlockRecord,
@@ -32,6 +33,7 @@ class Measured:
         invalid: The first reason for which the records cannot be judged, or None.
         treatment: Fills per decode step of both arms; None until both were traced.
         contrasts: Per metric and batch size, one contrast per complete launch pair.
+        levels: Two-level behaviour of each launch pair at the primary batch.
         passes: Graded passes in the order recorded.
         cost: What it cost so far.
     """
@@ -39,6 +41,7 @@ class Measured:
     invalid: Invalid | None
     treatment: TreatmentEvidence | None
     contrasts: Contrasts = field(default_factory=dict)
+    levels: tuple[PairLevels, ...] = ()
     passes: tuple[GradedPass, ...] = ()
     cost: Cost = field(default_factory=lambda: Cost(device_seconds=0.0, launch_pairs=0))
 
@@ -47,15 +50,18 @@ def measure(records: Records, plan: Plan) -> Measured:
     """Contrasts, grades, treatment, validity and cost of these records."""
     invalid = judge_validity(records, plan)
     contrasts: Contrasts = {}
+    levels: list[PairLevels] = []
     if plan.latency is not None:
         try:
             contrasts = all_contrasts(records.of(BlockRecord), plan.latency)
+            levels = primary_levels(records.of(BlockRecord), plan.latency)
         except UnusableQuadError as error:
             invalid = invalid or Invalid(reason="no_measurement", detail=str(error))
     return Measured(
         invalid=invalid,
         treatment=judge_treatment(records.of(TreatmentRecord)),
         contrasts=contrasts,
+        levels=tuple(levels),
         passes=graded_passes(records.of(QuestionsRecord), records.of(PassRecord)),
         cost=_cost(records),
     )

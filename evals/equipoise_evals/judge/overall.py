@@ -1,9 +1,11 @@
 """The overall word, from the words of the halves. Validity stands first, then whether the treatment was live."""
 
+from equipoise_evals.judge.accuracy import output_shift_confirmed
 from equipoise_evals.model import (
     AccuracyInconclusive,
     AccuracyVerdict,
     Block,
+    Cause,
     Equivalent,
     Faster,
     Identical,
@@ -37,19 +39,24 @@ def judge_overall(
         return invalid
     if treatment and not treatment.active and not plan.declared_aa:
         return TreatmentInactive()
-    causes = _causes(accuracy, latency)
+    causes = _causes(plan, accuracy, latency)
     if causes:
-        return causes
+        return Block(causes=causes)
     open_questions = _open_questions(plan, treatment, accuracy, latency)
     if open_questions:
         return Inconclusive(reasons=open_questions)
     return Ship() if isinstance(latency, Faster) else Neutral()
 
 
-def _causes(accuracy: AccuracyVerdict | None, latency: LatencyVerdict | None) -> Block | None:
+def _causes(plan: Plan, accuracy: AccuracyVerdict | None, latency: LatencyVerdict | None) -> tuple[Cause, ...]:
+    causes: list[Cause] = []
     if isinstance(accuracy, Regression):
-        return Block(causes=("regression", "slower") if isinstance(latency, Slower) else ("regression",))
-    return Block(causes=("slower",)) if isinstance(latency, Slower) else None
+        causes.append("regression")
+    if isinstance(latency, Slower):
+        causes.append("slower")
+    if accuracy is not None and output_shift_confirmed(accuracy.evidence, plan.alpha):
+        causes.append("output_shift")
+    return tuple(causes)
 
 
 def _open_questions(

@@ -3,8 +3,11 @@
 from equipoise_evals.model.arms import ROLES, ArmPair, ArmSpec, Role, ScratchPolicy
 from equipoise_evals.model.base import Frozen
 from equipoise_evals.model.plan import (
+    LOOKS,
     AccuracyPlan,
+    EngineMetric,
     LatencyPlan,
+    LaunchHistory,
     Layout,
     ModelRef,
     Part,
@@ -35,6 +38,7 @@ from equipoise_evals.model.verdict import (
     AccuracyInconclusive,
     AccuracyVerdict,
     Block,
+    Cause,
     Cost,
     Equivalent,
     Faster,
@@ -57,10 +61,12 @@ from equipoise_evals.model.verdict import (
     Slower,
     TreatmentEvidence,
     TreatmentInactive,
+    TwoLevelEvidence,
     Verdict,
 )
 
 __all__ = [
+    "LOOKS",
     "ROLES",
     "AccuracyEvidence",
     "AccuracyInconclusive",
@@ -73,8 +79,10 @@ __all__ = [
     "AskedQuestion",
     "Block",
     "BlockRecord",
+    "Cause",
     "ClientTiming",
     "Cost",
+    "EngineMetric",
     "Equivalent",
     "Failed",
     "Faster",
@@ -90,6 +98,7 @@ __all__ = [
     "LatencyInconclusive",
     "LatencyPlan",
     "LatencyVerdict",
+    "LaunchHistory",
     "LaunchRecord",
     "Layout",
     "Metric",
@@ -116,6 +125,7 @@ __all__ = [
     "TreatmentEvidence",
     "TreatmentInactive",
     "TreatmentRecord",
+    "TwoLevelEvidence",
     "Verdict",
     "looks_up_to",
 ]

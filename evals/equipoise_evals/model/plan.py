@@ -9,6 +9,7 @@ from equipoise_evals.model.base import Frozen
 
 Part = Literal["latency", "accuracy"]
 Layout = Literal["co_resident", "alternating", "crossover"]
+EngineMetric = Literal["busy", "period"]
 
 
 class ModelRef(Frozen):
@@ -65,6 +66,10 @@ class SamplingPlan(Frozen):
     ignore_eos: bool = False
 
 
+PASS_LOOKS = (2, 4, 8)
+"""Passes per arm after which accuracy may end a run; one pass has no A/A control."""
+
+
 class AccuracyPlan(Frozen):
     """The accuracy half: one greedy pass over the same questions per arm and launch pair, up to ``passes_max``."""
 
@@ -75,6 +80,11 @@ class AccuracyPlan(Frozen):
     passes_max: int = Field(ge=1)
     margin_pp: float = Field(gt=0, lt=100)
     missing_share_max: float = Field(default=0.01, ge=0, lt=1)
+
+    @property
+    def looks(self) -> tuple[int, ...]:
+        """Passes per arm after which accuracy is looked at; its error is spent over exactly these."""
+        return (*(look for look in PASS_LOOKS if look < self.passes_max), self.passes_max)
 
 
 class LatencyPlan(Frozen):
@@ -109,21 +119,41 @@ class LatencyPlan(Frozen):
         return self
 
 
+class LaunchHistory(Frozen):
+    """What A/A comparisons on this machine say about the spread between launches of one metric.
+
+    Attributes:
+        d0: Degrees of freedom that the history is worth.
+        s0: SD of a launch pair's log-ratio, as estimated; the judge inflates it.
+        histories: A/A comparisons it rests on.
+        source: Which ones: host, device, versions and ids, for the reader.
+    """
+
+    d0: float = Field(gt=0)
+    s0: float = Field(gt=0)
+    histories: int = Field(ge=3)
+    source: str
+
+
 LOOKS = (3, 4, 5, 6, 8, 10)
 """Launch pairs after which a run may stop. Below 3 pairs a t interval is too wide to decide anything."""
 
 
-def looks_up_to(pairs_max: int) -> tuple[int, ...]:
-    """The looks of a plan of at most ``pairs_max`` launch pairs; the last pair is always a look if there are 3."""
-    looks = [look for look in LOOKS if look < pairs_max]
-    return (*looks, pairs_max) if pairs_max >= LOOKS[0] else ()
+def looks_up_to(pairs_max: int, *, with_history: bool = False) -> tuple[int, ...]:
+    """The looks of a plan of at most ``pairs_max`` launch pairs; the last pair is always one, from the first look on.
+
+    A look at 2 pairs exists only where the launch variance is borrowed from history.
+    """
+    looks = (2, *LOOKS) if with_history else LOOKS
+    return (*(look for look in looks if look < pairs_max), pairs_max) if pairs_max >= looks[0] else ()
 
 
 class Plan(Frozen):
     """A comparison, resolved: the launcher, the runner and the judge read this and nothing else.
 
     ``looks`` are the numbers of finished launch pairs after which the verdict may stop the run; error rates are
-    spent over exactly these.
+    spent over exactly these. ``history``, by metric, is fixed before anything runs; empty means that each comparison
+    estimates its launch variance alone.
     """
 
     schema_version: Literal[1] = 1
@@ -138,6 +168,7 @@ class Plan(Frozen):
     alpha: float = Field(default=0.05, gt=0, lt=0.5)
     accuracy: AccuracyPlan | None
     latency: LatencyPlan | None
+    history: dict[EngineMetric, LaunchHistory] = Field(default_factory=dict)
 
     @property
     def parts(self) -> tuple[Part, ...]:

@@ -42,6 +42,7 @@ class LatencyContrast(Frozen):
         median_effect: The same contrast on block medians, shown beside the mean.
         holm_p: Holm-adjusted p for zero effect, for secondary contrasts only.
         detectable: Smallest true effect that this many pairs would call non-zero in 80 % of runs; None below two.
+        borrowed: Whether the interval rests on the machine's A/A history beside these pairs.
     """
 
     metric: Metric
@@ -57,6 +58,26 @@ class LatencyContrast(Frozen):
     median_effect: float
     holm_p: float | None = None
     detectable: float | None = None
+    borrowed: bool = False
+
+
+class TwoLevelEvidence(Frozen):
+    """Step times that jump between two levels at the primary batch, and how long each arm spent at the lower one.
+
+    Attributes:
+        pairs: Launch pairs in which two levels were found.
+        tested: Launch pairs whose blocks were long enough to test.
+        low_us: The lower level; ``high_us`` the upper, means over the pairs found.
+        baseline_share: Share of the baseline's steps at the lower level, mean over the pairs found.
+        candidate_share: The same for the candidate.
+    """
+
+    pairs: int = Field(ge=1)
+    tested: int = Field(ge=1)
+    low_us: float = Field(gt=0)
+    high_us: float = Field(gt=0)
+    baseline_share: float = Field(ge=0, le=1)
+    candidate_share: float = Field(ge=0, le=1)
 
 
 class LatencyEvidence(Frozen):
@@ -69,6 +90,7 @@ class LatencyEvidence(Frozen):
         period: Primary batch, time from step to step: what a user waits.
         client: Primary batch, time per output token at the HTTP client; None if no client time was recorded.
         secondary: Other batch sizes.
+        two_level: Two levels of step time, if they were found.
         notes: What a reader must know before believing the number, one sentence each.
     """
 
@@ -78,6 +100,7 @@ class LatencyEvidence(Frozen):
     period: LatencyContrast
     client: LatencyContrast | None
     secondary: tuple[LatencyContrast, ...] = ()
+    two_level: TwoLevelEvidence | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -153,16 +176,23 @@ class AccuracyEvidence(Frozen):
         missing: Questions without an answer in at least one of them.
         both_correct: Right in both; ``only_baseline``, ``only_candidate`` and ``neither`` likewise.
         no_answer: Answers, baseline and candidate, from which no final answer could be read (they count as not right).
+        scores: Share of right answers of each pass, by name: ``A1``, ``B1``, ...
+        score_sd_pp: SD of a pass's score over the launches of an arm, pooled; None below two passes.
+        binomial_sd_pp: What that SD would be if a score were that many coin tosses, for comparison.
         difference_pp: Candidate minus baseline, percentage points.
-        interval_pp: Two-sided interval at the look's level (Tango on one pass, clustered over several).
-        lower_pp: One-sided lower limit compared with -M.
-        p_value: Mid-p McNemar of the declared pair.
-        method: ``tango`` or ``clustered``.
+        interval_pp: Two-sided interval at the look's level.
+        lower_pp: One-sided lower limit at the look's level, compared with -M.
+        method: ``tango`` on the declared pair of passes (A1, B1); ``clustered`` over several passes, questions being
+            the clusters, once at least 30 questions differ between the arms.
+        p_value: Mid-p McNemar of the declared pair, or the normal test of the clustered mean.
+        sign_flip_p: Exact sign-flip test over several passes where fewer than 30 questions differ; else None.
+        differing: Questions whose share of right answers differs between the arms.
         passes: Finished passes per arm.
         matches: Share of identical texts in each comparison of passes: ``A1-B1``, ``A1-A2``, ...
         outputs_equal: Whether every output of every A-B comparison was identical.
         control_equal: Whether every output of the A-A control was identical; None without a second pass.
-        output_shift_p: p of the 4-run test; None without two passes in both arms.
+        output_shift_p: p of the 4-run test on A1, A2, B1, B2; None without two passes per arm.
+        launch_permutation_p: p of the launch-level test; None below five passes per arm.
         detectable_pp: Smallest difference that this many questions and discordance would show in 80 % of runs.
         notes: What a reader must know, one sentence each.
     """
@@ -175,17 +205,23 @@ class AccuracyEvidence(Frozen):
     only_candidate: int = Field(ge=0)
     neither: int = Field(ge=0)
     no_answer: tuple[int, int]
+    scores: dict[str, float]
+    score_sd_pp: float | None = None
+    binomial_sd_pp: float
     margin_pp: float = Field(gt=0)
     difference_pp: float
     interval_pp: Interval
     lower_pp: float
-    p_value: float = Field(ge=0, le=1)
     method: Literal["tango", "clustered"]
+    p_value: float = Field(ge=0, le=1)
+    sign_flip_p: float | None = None
+    differing: int = Field(ge=0)
     passes: int = Field(ge=1)
     matches: dict[str, float]
     outputs_equal: bool
     control_equal: bool | None
     output_shift_p: float | None = None
+    launch_permutation_p: float | None = None
     detectable_pp: float | None = None
     notes: tuple[str, ...] = ()
 
@@ -277,11 +313,14 @@ class Neutral(Frozen):
     word: Literal["neutral"] = "neutral"
 
 
+Cause = Literal["regression", "slower", "output_shift"]
+
+
 class Block(Frozen):
     """The candidate is worse: ``causes`` names how."""
 
     word: Literal["block"] = "block"
-    causes: tuple[Literal["regression", "slower", "output_shift"], ...] = Field(min_length=1)
+    causes: tuple[Cause, ...] = Field(min_length=1)
 
 
 class Inconclusive(Frozen):
