@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise_evals.decode.schedule import planned_blocks
-from equipoise_evals.model import BlockRecord, ClientTiming, Frozen, LatencyPlan, Role, StepColumns
+from equipoise_evals.model import BlockRecord, Frozen, LatencyPlan, Role, StepColumns
 
 Floats = NDArray[np.float64]
 LaunchShape = Literal["normal", "t3", "bimodal"]
@@ -24,7 +24,7 @@ class LatencyWorld(Frozen):
         effect: True ratio of candidate to baseline minus 1.
         launch_sd: SD of a launch pair's log-ratio.
         launch_shape: Distribution of that log-ratio, scaled to ``launch_sd``: normal; Student's t with 3 degrees of
-            freedom; bimodal, two equally likely values.
+            freedom; bimodal, where each engine starts into one of two equally likely levels.
         step_cv: SD of a step's noise.
         step_ar1: Correlation of the noise of neighbouring steps.
         drift: Change over the blocks of a quad, linear in time.
@@ -62,7 +62,7 @@ def launch_log_ratio(world: LatencyWorld, rng: np.random.Generator) -> float:
         case "t3":
             unit = rng.standard_t(3) / np.sqrt(3.0)
         case "bimodal":
-            unit = rng.choice((-1.0, 1.0))
+            unit = (rng.integers(2) - rng.integers(2)) * np.sqrt(2.0)
     return float(np.log1p(world.effect) + world.launch_sd * unit)
 
 
@@ -75,7 +75,6 @@ def pair_blocks(world: LatencyWorld, latency: LatencyPlan, pair: int, rng: np.ra
         level = world.base_us * np.exp(shift[block.role]) * (1 + world.drift * place / len(planned))
         busy = level * _block_shape(world, latency.steps_per_block, rng)
         steps = block_steps(block.batch, busy, latency)
-        tpot = float(busy[latency.warmup_steps :].mean()) + PERIOD_OVERHEAD_US
         records.append(
             BlockRecord(
                 pair=pair,
@@ -85,7 +84,7 @@ def pair_blocks(world: LatencyWorld, latency: LatencyPlan, pair: int, rng: np.ra
                 position=block.position,
                 sequence=block.sequence,
                 steps=steps,
-                client=(ClientTiming(ttft_us=10 * tpot, tpot_us=tpot, output_tokens=latency.steps_per_block + 1),),
+                client=(),
             )
         )
     return records

@@ -5,8 +5,9 @@ Launch pairs do not depend on each other here, so a run of many looks can measur
 
 from dataclasses import dataclass, field
 
-from equipoise_evals.judge.contrasts import Contrasts, UnusableQuadError, all_contrasts, primary_levels
+from equipoise_evals.judge.contrasts import Contrasts, all_contrasts, primary_levels, quads_by_pair
 from equipoise_evals.judge.grades import GradedPass, graded_passes
+from equipoise_evals.judge.steps import UnusableQuadError
 from equipoise_evals.judge.treatment import judge_treatment
 from equipoise_evals.judge.two_level import PairLevels
 from equipoise_evals.judge.validity import judge_validity
@@ -53,8 +54,9 @@ def measure(records: Records, plan: Plan) -> Measured:
     levels: list[PairLevels] = []
     if plan.latency is not None:
         try:
-            contrasts = all_contrasts(records.of(BlockRecord), plan.latency)
-            levels = primary_levels(records.of(BlockRecord), plan.latency)
+            complete = quads_by_pair(records.of(BlockRecord), plan.latency)
+            contrasts = all_contrasts(complete, plan.latency)
+            levels = primary_levels(complete, plan.latency)
         except UnusableQuadError as error:
             invalid = invalid or Invalid(reason="no_measurement", detail=str(error))
     return Measured(

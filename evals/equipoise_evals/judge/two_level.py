@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from equipoise_evals.model import ROLES, Frozen, Invalid, Role, TwoLevelEvidence
-from equipoise_evals.stats.steady import low_share, two_levels
+from equipoise_evals.stats.steady import LEAST_STEPS, low_share, two_levels
 
 Floats = NDArray[np.float64]
 SHARE_GAP_MAX = 0.05
@@ -40,9 +40,9 @@ def pair_levels(busy_us: Mapping[Role, Sequence[Floats]]) -> PairLevels:
     An arm that stayed at one level is measured against the other arm's boundary: staying there is its share.
     """
     steps = {role: np.concatenate(busy_us[role]) for role in ROLES}
-    found = {role: two_levels(steps[role]) for role in ROLES}
-    if not all(levels.tested for levels in found.values()):
+    if min(us.size for us in steps.values()) < LEAST_STEPS:
         return PairLevels(tested=False)
+    found = {role: two_levels(steps[role]) for role in ROLES}
     seen = [levels for levels in found.values() if levels.found]
     if not seen:
         return PairLevels(tested=True)

@@ -1,0 +1,83 @@
+"""Which decode steps of a block count: full batch, after the planned warm-up, at contexts that a whole quad shares.
+
+Step time rises with the context inside a block, so a quad's blocks are compared over the contexts that all four have.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+from equipoise_evals.model import BlockRecord, LatencyPlan, Metric, Role
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+MIN_COMMON_STEPS = 4
+
+
+class UnusableQuadError(ValueError):
+    """A quad has too few comparable steps to be a measurement."""
+
+
+@dataclass(frozen=True)
+class TimedBlock:
+    """The steps of one block that may count, as arrays of equal length, in order.
+
+    Attributes:
+        record: The block.
+        contexts: Context of each step in tokens.
+        busy_us: Busy time; ``period_us`` the period, nan where a step has none.
+        client_us: Time per output token of each request at its client; another length.
+    """
+
+    record: BlockRecord
+    contexts: Integers
+    busy_us: Floats
+    period_us: Floats
+    client_us: Floats
+
+
+def timed_block(block: BlockRecord, latency: LatencyPlan) -> TimedBlock:
+    """The full-batch steps of a block after its warm-up steps."""
+    columns = block.steps
+    full = np.flatnonzero(np.array(columns.real_batch, dtype=np.int64) == block.batch)[latency.warmup_steps :]
+    return TimedBlock(
+        record=block,
+        contexts=np.array(columns.context_tokens, dtype=np.int64)[full],
+        busy_us=np.array(columns.busy_us, dtype=np.float64)[full],
+        period_us=np.array(columns.period_us, dtype=np.float64)[full],
+        client_us=np.array([timing.tpot_us for timing in block.client], dtype=np.float64),
+    )
+
+
+def comparable_times(quad: Sequence[TimedBlock], metric: Metric) -> list[tuple[Role, Floats]]:
+    """Times of each block of a quad, in the order run, over the same contexts.
+
+    Raises:
+        UnusableQuadError: fewer than 4 steps were decoded at contexts that all blocks share.
+    """
+    if metric == "client_tpot":
+        return [(block.record.role, block.client_us) for block in quad]
+    measured = [_measured(block, metric) for block in quad]
+    first, _ = measured[0]
+    if all(np.array_equal(contexts, first) for contexts, _ in measured):
+        common, times = first, [us for _, us in measured]  # the usual case, and far cheaper
+    else:
+        common = reduce(np.intersect1d, (contexts for contexts, _ in measured))
+        times = [us[np.isin(contexts, common)] for contexts, us in measured]
+    if len(common) < MIN_COMMON_STEPS:
+        block = quad[0].record
+        raise UnusableQuadError(
+            f"pair {block.pair}, batch {block.batch}, quad {block.quad}: only {len(common)} steps decoded at contexts "
+            f"that all four blocks share"
+        )
+    return [(block.record.role, us) for block, us in zip(quad, times, strict=True)]
+
+
+def _measured(block: TimedBlock, metric: Metric) -> tuple[Integers, Floats]:
+    us = block.busy_us if metric == "busy" else block.period_us
+    present = np.isfinite(us)
+    return (block.contexts, us) if present.all() else (block.contexts[present], us[present])
