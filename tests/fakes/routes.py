@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import uuid
 from pathlib import Path
 from typing import Any
@@ -79,20 +80,31 @@ class Routes:
 
     def _attestation(self) -> dict[str, Any]:
         arm = "upstream" if "wrong_arm" in self._failures else self._identity.arm
+        persistent, steps = arm == "persistent", self._scheduler.decode_steps
+        policies = {"baseline": "PerCallScratch", "persistent": "PersistentScratch", "upstream": None}
         return {
+            "schema": 1,
             "arm": arm,
-            "backend_class": "SimulatedAttnBackend",
-            "versions": {"sglang": VERSION, "equipoise_backends": "simulated"},
-            "device": "simulated",
-            "kernel_path": "reference",
-            "counter_bytes": 32768 if arm == "persistent" else None,
-            "counter_capacity": 8192 if arm == "persistent" else None,
-            "scale_shared": arm == "persistent",
-            "decode_calls": self._scheduler.decode_steps * self._knobs.layers,
-            "guard": {"state": "clean", "detail": ""},
             "launch_id": self._identity.launch_id,
-            "seam": "simulated",
-            "steps_written": self._scheduler.decode_steps,
+            "pid": os.getpid(),
+            "seam": "ok",
+            "versions": {"python": None, "sglang": VERSION, "torch": None, "flashinfer": None, "plugin": "simulated"},
+            "device": {"type": "simulated", "name": "none", "capability": None, "threads": 1},
+            "decode_backend": "tests.fakes.simulated_engine",
+            "kernel_path": "reference",
+            "scratch": {
+                "policy": policies[arm],
+                "counter_bytes": 612 if persistent else None,
+                "counter_rows": 17 if persistent else None,
+                "counter_heads": 9 if persistent else None,
+                "counters_reused": persistent if arm != "upstream" else None,
+                "scale_shared": persistent if arm != "upstream" else None,
+                "decode_calls": steps * self._knobs.layers if arm != "upstream" else None,
+            },
+            "guard": {"state": "clean" if persistent else "not_applicable", "message": None, "checks": int(persistent)},
+            "step_log": str(self._identity.step_log),
+            "steps_seen": steps,
+            "steps_written": steps,
         }
 
     async def flush_cache(self, request: web.Request) -> web.Response:

@@ -13,7 +13,7 @@ from typing import TextIO
 from tests.fakes.knobs import Identity
 from tests.fakes.world import World
 
-FLUSHED_HEADER = {"format": "equipoise-steps", "version": 1, "columns": [
+HEADER = {"schema": 1, "columns": [
     "monotonic_ns", "graph_batch", "real_batch", "context_tokens", "busy_us", "period_us",
 ]}  # fmt: skip
 
@@ -59,7 +59,7 @@ class Scheduler:
         self._running: list[Sequence] = []
         self._wake = asyncio.Event()
         self._log: TextIO = identity.step_log.open("w")
-        self._log.write(json.dumps({**FLUSHED_HEADER, "arm": identity.arm, "launch_id": identity.launch_id}) + "\n")
+        self._log.write(json.dumps({**HEADER, "arm": identity.arm, "launch_id": identity.launch_id}) + "\n")
         self._now_ns = time.monotonic_ns()
         self._after_decode = False
         self.decode_steps = 0
@@ -73,8 +73,9 @@ class Scheduler:
         self._wake.set()
 
     def flush(self) -> None:
-        """Write out the step log."""
+        """Write out the step log; as in the plugin, the next step has no period."""
         self._log.flush()
+        self._after_decode = False
 
     async def run(self) -> None:
         """Serve for ever."""

@@ -9,10 +9,20 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
-from equipoise_evals.model import ArmSpec, ModelRef
+from equipoise_evals.model import ArmSpec, ModelRef, ScratchPolicy
 from equipoise_service.engines.client import JsonObject
 
 KEY = "equipoise"
+
+POLICIES: Mapping[ScratchPolicy, str | None] = {
+    "baseline": "PerCallScratch",
+    "persistent": "PersistentScratch",
+    "upstream": None,
+}
+"""The class that must be at work in each arm; the upstream arm has none of ours."""
+SCALE_SHARED: Mapping[ScratchPolicy, bool | None] = {"baseline": False, "persistent": True, "upstream": None}
+"""The effect that must have been seen in decode calls: whether layers got one scale tensor."""
+HEALTHY_GUARD = frozenset({"unchecked", "clean", "not_applicable"})
 
 REPORTED = (
     "version", "device", "dtype", "kv_cache_dtype", "quantization", "attention_backend", "decode_attention_backend",
@@ -84,13 +94,28 @@ def _records(server_info: JsonObject) -> list[Mapping[str, JsonValue] | None]:
 
 
 def _record_faults(rank: int, record: Mapping[str, JsonValue], expected: Expected) -> list[str]:
-    wanted = {"arm": expected.arm.scratch, "launch_id": expected.launch_id}
-    faults = [
-        f"rank {rank}: expected {name} {value!r}, attested {record.get(name)!r}"
-        for name, value in wanted.items()
-        if record.get(name) != value
+    if "refused" in record:
+        return [f"rank {rank}: the plugin refused to work: {record['refused']}"]
+    scratch, guard = _part(record, "scratch"), _part(record, "guard")
+    arm = expected.arm.scratch
+    wanted: list[tuple[str, JsonValue, JsonValue]] = [
+        ("arm", arm, record.get("arm")),
+        ("launch_id", expected.launch_id, record.get("launch_id")),
+        ("seam", "ok", record.get("seam")),
+        ("scratch.policy", POLICIES[arm], scratch.get("policy")),
+        ("scratch.scale_shared", SCALE_SHARED[arm], scratch.get("scale_shared")),
     ]
-    calls = record.get("decode_calls")
-    if not isinstance(calls, int) or calls < 1:
-        faults.append(f"rank {rank}: no decode call was seen by the plugin (decode_calls is {calls!r})")
+    faults = [
+        f"rank {rank}: expected {name} {value!r}, attested {seen!r}" for name, value, seen in wanted if seen != value
+    ]
+    if guard.get("state") not in HEALTHY_GUARD:
+        faults.append(f"rank {rank}: the guard reports {guard.get('state')!r}: {guard.get('message')}")
+    steps = record.get("steps_seen")
+    if not isinstance(steps, int) or steps < 1:
+        faults.append(f"rank {rank}: the step clock saw no decode step (steps_seen is {steps!r})")
     return faults
+
+
+def _part(record: Mapping[str, JsonValue], name: str) -> Mapping[str, JsonValue]:
+    part = record.get(name)
+    return part if isinstance(part, dict) else {}

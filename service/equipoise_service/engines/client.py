@@ -185,6 +185,10 @@ class EngineClient:
         except aiohttp.ClientError as broken:
             raise EngineUnreachable(f"the stream broke: {type(broken).__name__}: {broken}") from broken
 
+    async def health(self) -> None:
+        """``GET /health``; refused until the engine's own warm-up generation is through."""
+        await self._request("GET", "/health", None)
+
     async def server_info(self) -> JsonObject:
         """``GET /server_info``; asking also makes the plugin flush its step log."""
         return await self._object("GET", "/server_info")

@@ -25,15 +25,16 @@ from equipoise_service.engines.steplog import StepLog, StepLogError, full_batch
 
 T = TypeVar("T")
 
-DEATH_WAIT_S = 5.0
-"""A broken connection is often the first sign of a death that the process table shows a moment later."""
+DEATH_WAIT_S = 10.0
+"""A broken connection is often the first sign of a death that the process table shows later: SGLang's main process
+outlives a crashed scheduler by about 5 s."""
 SPARE_STEPS = 4
 """Steps beyond those asked for, should a sequence join the batch a step late."""
 TRACE_PROMPT_TOKENS = 16
 TRACE_SEED = 1
 PROFILE_LEAD_TOKENS = 3
 """Tokens of every sequence before a trace begins, so that it covers decoding only."""
-PROFILE_SPARE_STEPS: dict[Device, int] = {"cpu": 6, "cuda": 400, "simulated": 400}
+PROFILE_SPARE_STEPS: dict[Device, int] = {"cpu": 14, "cuda": 400, "simulated": 400}
 """Steps that may pass between the order to trace and its start; on a GPU one lasts a millisecond."""
 SECRET_NAMES = ("TOKEN", "SECRET", "PASSWORD", "CREDENTIAL", "API_KEY")
 LOWEST_TOKEN, TOKENS = 1000, 16_000

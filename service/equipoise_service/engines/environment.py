@@ -13,7 +13,7 @@ from equipoise_service.engines.ports import EnginePorts
 
 Device = Literal["cuda", "cpu", "simulated"]
 
-PLATFORM_PLUGIN = "equipoise"
+PLATFORM_PLUGIN = "equipoise-cpu"
 """The plugin's name in the entry-point group ``sglang.srt.platforms``; ``SGLANG_PLATFORM`` selects it on a CPU."""
 
 MEMORY_FRACTIONS: Mapping[Device, tuple[float, float]] = {

@@ -1,7 +1,8 @@
-"""When an engine counts as ready: its port is its own, HTTP answers, and it has generated.
+"""When an engine counts as ready: it calls itself healthy, its port is its own, and it has generated for us.
 
-A health route is not asked: it can be green in an engine that answers nothing. Waiting is limited by progress, since a
-first start compiles kernels for minutes while a hung one writes nothing.
+``/health`` alone proves nothing, since it can be green in an engine that answers nothing; it is waited for because it
+turns green after the engine's own warm-up requests, which would otherwise run into our first measurement. Waiting is
+limited by progress: a first start compiles kernels for minutes, while a hung one writes nothing.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ from equipoise_service.engines.limits import Limits
 from equipoise_service.engines.ports import describe_owner, listeners
 
 POLL_S = 0.1
-PROBE_LIMIT_S = 5.0
+PROBE_LIMIT_S = 30.0
 PROBE = SamplingPlan(max_new_tokens=4, stop=(), ignore_eos=True)
 """Four tokens: one from the prefill and three decode steps, so that attestation can show decode calls."""
 
@@ -34,7 +35,7 @@ async def until_ready(engine: SGLangEngine, limits: Limits) -> None:
     Raises:
         EngineFault: It died, hung, or did not generate; ``PortTaken`` if a foreign process has its port.
     """
-    await _until_http(engine, limits)
+    await _until_healthy(engine, limits)
     engine.launch.stage_s["spawn_to_ready"] = time.monotonic() - engine.tree.started_s
     engine.launch.owned_ports = _own_ports(engine)
     began_s = time.monotonic()
@@ -56,9 +57,9 @@ async def require_equal_pools(engines: Sequence[SGLangEngine]) -> None:
         )
 
 
-async def _until_http(engine: SGLangEngine, limits: Limits) -> None:
+async def _until_healthy(engine: SGLangEngine, limits: Limits) -> None:
     written, grew_s = 0, time.monotonic()
-    while not await _answers(engine):
+    while not await _is_healthy(engine):
         now_s = time.monotonic()
         size = logs.size(engine.tree.log)
         if size > written:
@@ -70,9 +71,9 @@ async def _until_http(engine: SGLangEngine, limits: Limits) -> None:
         await asyncio.wait({engine.tree.exit}, timeout=POLL_S)
 
 
-async def _answers(engine: SGLangEngine) -> bool:
+async def _is_healthy(engine: SGLangEngine) -> bool:
     try:
-        await asyncio.wait_for(engine.while_alive("start", engine.client.model_info()), PROBE_LIMIT_S)
+        await asyncio.wait_for(engine.while_alive("start", engine.client.health()), PROBE_LIMIT_S)
     except (RequestFailed, TimeoutError):
         return False
     except EngineFault as died:
@@ -104,9 +105,9 @@ async def _first_generation(engine: SGLangEngine, limits: Limits) -> None:
         await asyncio.wait_for(engine.generate("1 + 1 =", PROBE), limits.first_generation_s)
     except TimeoutError as late:
         raise engine.fault(
-            "start", f"HTTP answers, but no generation came within {limits.first_generation_s:g} s"
+            "start", f"it calls itself healthy, but no generation came within {limits.first_generation_s:g} s"
         ) from late
     except RequestFailed as failed:
-        raise engine.fault("start", f"HTTP answers, but the first generation failed: {failed}") from failed
+        raise engine.fault("start", f"it calls itself healthy, but its first generation failed: {failed}") from failed
     except EngineFault as died:
         raise EngineFault(died.role, "start", died.reason, died.log_tail) from died

@@ -52,7 +52,7 @@ def full_batch(rows: list[list[float | None]], batch: int, steps: int) -> StepCo
     """The first ``steps`` rows that decoded the whole batch.
 
     Raises:
-        StepLogError: Fewer were seen: requests did not run together, or one ended early.
+        StepLogError: Fewer were seen, since requests did not run together or one ended early; or one has no busy time.
     """
     full = [row for row in rows if row[2] == batch]
     if len(full) < steps:
@@ -61,4 +61,6 @@ def full_batch(rows: list[list[float | None]], batch: int, steps: int) -> StepCo
             f"{len(full)} of {steps} steps decoded all {batch} requests together "
             f"({len(rows)} steps of batch sizes {seen})"
         )
+    if any(row[4] is None for row in full[:steps]):
+        raise StepLogError("a step of the block has no busy time: it ran outside a captured graph")
     return StepColumns.model_validate(dict(zip(COLUMNS, zip(*full[:steps], strict=True), strict=True)))

@@ -1,0 +1,88 @@
+"""Real SGLang engines on the CPU under the real launcher: readiness, attestation, step clock, treatment, answers."""
+
+import asyncio
+
+import psutil
+import pytest
+
+from equipoise_evals.model import SamplingPlan
+from tests.integration.conftest import RealPair
+
+pytestmark = pytest.mark.engine
+
+LAYERS = 30
+PROMPT = "Question: Tom has 3 apples and buys 4 more. How many apples has he?\nAnswer:"
+
+
+async def test_both_engines_attest_their_arm_and_have_equal_pools(real_pair: RealPair) -> None:
+    launches = {role: await engine.attest() for role, engine in real_pair.engines.items()}
+
+    assert [launches[role].attestation["arm"] for role in ("A", "B")] == ["baseline", "persistent"]
+    assert {launch.attestation["kernel_path"] for launch in launches.values()} == {"reference"}
+    assert {launch.server_info["max_total_num_tokens"] for launch in launches.values()} == {16384}
+    assert {launch.server_info["dtype"] for launch in launches.values()} == {"float32"}
+    assert launches["A"].started_first
+
+
+def test_the_engines_listen_on_the_loopback_and_on_their_own_ports(real_pair: RealPair) -> None:
+    for engine in real_pair.engines.values():
+        assert set(engine.launch.owned_ports) == set(engine.launch.start.ports)
+        main = [process for process in engine.tree.members() if "sglang.launch_server" in process.cmdline()]
+        listening = [
+            connection.laddr[0]
+            for connection in main[0].net_connections(kind="tcp")
+            if connection.status == psutil.CONN_LISTEN
+        ]
+        assert listening == ["127.0.0.1"]
+
+
+@pytest.mark.parametrize("batch", [1, 16])
+async def test_a_block_decodes_all_its_requests_together(real_pair: RealPair, batch: int) -> None:
+    prompt_tokens, steps = 32, 12
+
+    block = await real_pair.engines["A"].decode(batch, prompt_tokens, steps, seed=3)
+
+    assert len(block.steps) == steps
+    assert set(block.steps.real_batch) == {batch}
+    # One prefill token per request, then one more in each step; the step attends to its own token as well.
+    first = batch * (prompt_tokens + 1)
+    assert list(block.steps.context_tokens) == [first + batch * step for step in range(steps)]
+    assert all(busy_us > 0 for busy_us in block.steps.busy_us)
+    assert block.steps.period_us[0] is None
+    assert all(period_us is not None for period_us in block.steps.period_us[1:])
+    assert len(block.client) == batch
+    assert {timing.output_tokens for timing in block.client} == {1 + steps + 4}
+
+
+async def test_the_period_holds_the_busy_time_and_the_client_waits_for_the_period(real_pair: RealPair) -> None:
+    block = await real_pair.engines["B"].decode(1, 32, 16, seed=4)
+
+    periods_us = [period_us for period_us in block.steps.period_us if period_us is not None]
+    assert sum(periods_us) >= sum(block.steps.busy_us[:-1])
+    # The client sees the same steps and the four spare ones, whatever else the machine does meanwhile.
+    assert block.client[0].tpot_us == pytest.approx(sum(periods_us) / len(periods_us), rel=0.5)
+
+
+async def test_the_trace_shows_the_fills_in_the_baseline_arm_only(real_pair: RealPair) -> None:
+    """Acceptance 3: one ``aten::zeros`` and two ``aten::ones`` per layer and step, and none."""
+    counts = {role: await engine.count_kernels(1, 8) for role, engine in real_pair.engines.items()}
+
+    assert counts["A"].steps == counts["B"].steps == 8
+    assert counts["A"].per_step["aten::zeros"] == LAYERS
+    assert counts["A"].per_step["aten::ones"] == 2 * LAYERS
+    assert "aten::zeros" not in counts["B"].per_step
+    assert "aten::ones" not in counts["B"].per_step
+
+
+async def test_greedy_answers_are_equal_in_both_arms_alone_and_together(real_pair: RealPair) -> None:
+    """float32 gives identical texts, whatever else is decoded at the same time."""
+    sampling = SamplingPlan(max_new_tokens=24, stop=("\nQuestion:",))
+    alone = [await engine.generate(PROMPT, sampling) for engine in real_pair.engines.values()]
+    together = await asyncio.gather(
+        *(real_pair.engines["B"].generate(prompt, sampling) for prompt in [PROMPT, "One, two,", "The sky is", PROMPT])
+    )
+
+    assert alone[0].output_ids == alone[1].output_ids == together[0].output_ids == together[3].output_ids
+    assert alone[0].cached_tokens == 0
+    assert 0 < len(alone[0].output_ids) <= 24
+    assert alone[0].finish_reason in ("stop", "length")

@@ -1,0 +1,60 @@
+"""Reading the step log: by position, whole lines only, and only steps of the full batch."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from equipoise_service.engines.steplog import StepLog, StepLogError, full_batch
+
+HEADER = '{"schema": 1}\n'
+
+
+def row(at: int, batch: int, period_us: float | None = 110.0) -> list[float | None]:
+    return [at, batch, batch, 100, 100.0, period_us]
+
+
+def test_only_what_came_after_the_position_is_read(tmp_path: Path) -> None:
+    log = StepLog(tmp_path / "steps.jsonl")
+    log.path.write_text(HEADER + json.dumps(row(1, 1)) + "\n")
+    position = log.end()
+    with log.path.open("a") as file:
+        file.write(json.dumps(row(2, 4)) + "\n" + json.dumps(row(3, 4)) + "\n" + "[4, 4, 4, ")
+
+    assert log.since(position) == [row(2, 4), row(3, 4)]
+
+
+def test_a_missing_log_names_the_step_clock(tmp_path: Path) -> None:
+    with pytest.raises(StepLogError, match="step clock is not at work"):
+        StepLog(tmp_path / "steps.jsonl").end()
+
+
+@pytest.mark.parametrize(("line", "says"), [("[1, 2, 3]", "6 columns"), ("{}", "6 columns"), ("nonsense", "not JSON")])
+def test_lines_of_another_form_are_refused(tmp_path: Path, line: str, says: str) -> None:
+    log = StepLog(tmp_path / "steps.jsonl")
+    log.path.write_text(line + "\n")
+
+    with pytest.raises(StepLogError, match=says):
+        log.since(0)
+
+
+def test_the_first_steps_of_the_full_batch_are_taken() -> None:
+    rows = [row(1, 3, None), row(2, 4, None), row(3, 4), row(4, 4), row(5, 2)]
+
+    steps = full_batch(rows, 4, 2)
+
+    assert steps.monotonic_ns == (2, 3)
+    assert steps.period_us == (None, 110.0)
+
+
+def test_too_few_steps_of_the_full_batch_say_what_was_seen() -> None:
+    with pytest.raises(StepLogError, match=r"1 of 3 steps decoded all 4 requests together \(3 steps of batch sizes"):
+        full_batch([row(1, 1), row(2, 4), row(3, 3)], 4, 3)
+
+
+def test_a_step_without_busy_time_is_no_step_to_compare() -> None:
+    # The plugin writes null where a step ran outside a captured graph.
+    rows = [row(1, 4), [2, 4, 4, 100, None, 110.0]]
+
+    with pytest.raises(StepLogError, match="no busy time"):
+        full_batch(rows, 4, 2)

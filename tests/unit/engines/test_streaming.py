@@ -1,0 +1,61 @@
+"""Client-side timing. The cases A3-01 to A3-07 of the public fault collection, their figures worked out by hand."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from equipoise_service.engines.streaming import Chunk, NoTiming, timing
+
+
+def test_a3_01_a_chunk_of_several_tokens_is_not_one_tokens_latency() -> None:
+    seen = timing(0.0, [Chunk(0.200, 1), Chunk(0.260, 4), Chunk(0.320, 7)])
+
+    assert seen.ttft_us == pytest.approx(200_000)
+    assert seen.tpot_us == pytest.approx(20_000)  # (320 - 200) / (7 - 1) ms
+    assert seen.output_tokens == 7
+
+
+def test_a3_03_a_chunk_without_a_token_starts_no_clock() -> None:
+    seen = timing(0.0, [Chunk(0.05, 0), Chunk(0.45, 1), Chunk(0.65, 2)])
+
+    assert seen.ttft_us == pytest.approx(450_000)
+    assert seen.tpot_us == pytest.approx(200_000)
+
+
+def test_a3_05_one_token_per_chunk() -> None:
+    seen = timing(5.0, [Chunk(5.1 + 0.02 * place, place + 1) for place in range(10)])
+
+    assert seen.ttft_us == pytest.approx(100_000)
+    assert seen.tpot_us == pytest.approx(20_000)
+
+
+def test_a_last_chunk_without_a_token_ends_no_clock() -> None:
+    assert timing(0.0, [Chunk(1, 1), Chunk(2, 2), Chunk(9, 2)]).tpot_us == pytest.approx(1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("chunks", "says"),
+    [
+        ([], "0 tokens came"),  # A3-07: status 200 and no chunk
+        ([Chunk(1, 0)], "0 tokens came"),
+        ([Chunk(1, 1)], "1 tokens came"),
+        ([Chunk(1, 5)], "one chunk"),
+        ([Chunk(0, 1), Chunk(1, 2)], "before the request"),
+        ([Chunk(1, 3), Chunk(2, 2)], "fell from 3 to 2"),
+    ],
+)
+def test_what_gives_no_timing_is_an_error_and_never_a_zero(chunks: list[Chunk], says: str) -> None:
+    with pytest.raises(NoTiming, match=says):
+        timing(0.0, chunks)
+
+
+@given(
+    gaps_s=st.lists(st.floats(0.001, 10), min_size=2, max_size=50),
+    started_s=st.floats(0, 1e6),
+)
+def test_ttft_and_tpot_add_up_to_the_latency(gaps_s: list[float], started_s: float) -> None:
+    arrivals = [started_s + sum(gaps_s[: place + 1]) for place in range(len(gaps_s))]
+    seen = timing(started_s, [Chunk(arrived, place + 1) for place, arrived in enumerate(arrivals)])
+
+    latency_us = (arrivals[-1] - started_s) * 1e6
+    assert seen.ttft_us + seen.tpot_us * (seen.output_tokens - 1) == pytest.approx(latency_us, rel=1e-6)
