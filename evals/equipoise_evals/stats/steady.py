@@ -118,6 +118,7 @@ def steady_state(values: ArrayLike, tolerance: float = 0.005, confidence: float 
     series = _positive(values, "values", at_least=20)
     level = open_unit(confidence, "confidence")
     means = np.array([part.mean() for part in np.array_split(series, _BATCHES)])
+    means -= means[0]
     place = (np.arange(_BATCHES) - (_BATCHES - 1) / 2.0) / _BATCHES
     weight = float(place @ place)
     slope = float(place @ means) / weight

@@ -1,10 +1,11 @@
-"""Holm against the closed testing procedure it abbreviates."""
+"""Holm against the closed testing procedure it abbreviates, and against statsmodels."""
 
 import itertools
 import math
 
 import numpy as np
 import pytest
+from statsmodels.stats.multitest import multipletests
 
 from equipoise_evals.stats.multiple import holm
 
@@ -20,6 +21,12 @@ def closed_test(p: list[float], which: int) -> float:
 def test_holm_is_the_closed_test(seed: int) -> None:
     p = (np.random.default_rng(seed).random(6) ** 3).tolist()
     assert holm(p) == pytest.approx([closed_test(p, i) for i in range(6)], rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_holm_statsmodels(seed: int) -> None:
+    p = np.random.default_rng(seed).choice([0.001, 0.01, 0.02, 0.02, 0.3], 7).tolist()
+    assert holm(p) == pytest.approx(multipletests(p, method="holm")[1], rel=1e-12)
 
 
 def test_holm_edges() -> None:
