@@ -1,0 +1,58 @@
+"""The calibration as a Markdown table: every rate with its exact bound and its limit, nothing left out."""
+
+from collections.abc import Sequence
+
+from equipoise_evals.calibrate.grid import AccuracyCell, LatencyCell
+from equipoise_evals.calibrate.latency import FIXED_PAIRS
+from equipoise_evals.calibrate.run import CellResult
+
+HEAD = ("cell", "runs", "asked about", "rate", "99 % bounds", "limit", "holds", "coverage at the look", "words", "cost")
+
+
+def markdown(results: Sequence[CellResult]) -> str:
+    """Two tables, latency and accuracy, in the order of the grid."""
+    latency = [_row(r) for r in results if isinstance(r.cell, LatencyCell)]
+    accuracy = [_row(r) for r in results if isinstance(r.cell, AccuracyCell)]
+    fixed = ", ".join(f"R = {pairs}" for pairs in FIXED_PAIRS)
+    return "\n".join(
+        [
+            "## Latency",
+            "",
+            *_table((*HEAD[:-1], f"fixed 95 % coverage at {fixed}", "pairs"), latency),
+            "",
+            "## Accuracy",
+            "",
+            *_table((*HEAD[:-1], "suspected / blocked by output shift", "passes"), accuracy),
+            "",
+        ]
+    )
+
+
+def _row(result: CellResult) -> tuple[str, ...]:
+    cell, counted = result.cell, result.counted
+    extra = (
+        " / ".join(f"{hits / counted.runs:.1%}" for hits in counted.fixed_covered)
+        if isinstance(cell, LatencyCell)
+        else f"{counted.suspected / counted.runs:.1%} / {counted.blocked / counted.runs:.1%}"
+    )
+    return (
+        cell.name,
+        f"{counted.runs}",
+        "suspected shift" if cell.question == "report" else cell.question.replace("_", " "),
+        f"{result.rate:.2%}",
+        f"{result.low:.2%} to {result.high:.2%}",
+        "" if cell.limit is None else f"{'>=' if cell.question == 'power' else '<='} {cell.limit:.1%}",
+        {True: "yes", False: "**no**", None: ""}[result.holds],
+        f"{counted.covered / counted.with_interval:.1%}" if counted.with_interval else "",
+        ", ".join(f"{word} {count / counted.runs:.1%}" for word, count in sorted(counted.words.items())),
+        extra,
+        f"{counted.units / counted.runs:.2f}",
+    )
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    return [
+        f"| {' | '.join(head)} |",
+        f"|{'|'.join('---' for _ in head)}|",
+        *(f"| {' | '.join(row)} |" for row in rows),
+    ]
