@@ -17,7 +17,6 @@ import psutil
 
 from equipoise_evals.model import Frozen
 from equipoise_service.engines.ports import HIGHEST, LOWEST, is_free, listeners
-from equipoise_service.engines.process import LAUNCH_ID
 from equipoise_service.errors import EquipoiseError
 from equipoise_service.folder import holder_of
 from equipoise_service.machine import Machine
@@ -28,6 +27,8 @@ DATA_GIB, ENGINE_GIB = 1, 12
 ENGINE_MEMORY_GIB = 4
 """Of one CPU engine with the embedded model (DESIGN, facts about SGLang on a CPU)."""
 PROBE_LIMIT_S = 30.0
+STEP_LOG = "EQUIPOISE_STEP_LOG"
+"""Set for every engine; its value says which data folder the engine belongs to."""
 OWN = ("equipoise-service", "equipoise-evals", "fastapi", "sqlalchemy", "pydantic", "numpy", "scipy")
 ENGINE = ("sglang", "torch", "flashinfer-python", "equipoise-backends")
 
@@ -52,7 +53,7 @@ def findings(machine: Machine) -> Iterator[Finding]:
     yield _service(machine)
     yield _port(machine)
     yield _engine_ports()
-    yield _leftovers(machine)
+    yield from _leftovers(machine)
 
 
 def _versions() -> Finding:
@@ -76,7 +77,7 @@ def _engine(machine: Machine) -> Finding:
         environment = machine.environments()["default"]
     except EquipoiseError as missing:
         return Finding(
-            name=name, state="problem", detail=missing.detail, remedy="run `make engine`, or set the variable"
+            name=name, state="problem", detail=missing.detail, remedy="run `make setup`, or set the variable"
         )
     if machine.device == "simulated":
         return Finding(name=name, state="ok", detail=f"{environment.python} -m {environment.module}")
@@ -84,7 +85,7 @@ def _engine(machine: Machine) -> Finding:
     absent = [package for package in ENGINE if found.get(package) is None and package != "flashinfer-python"]
     detail = f"{environment.python}: " + ", ".join(f"{key} {value or 'missing'}" for key, value in found.items())
     if absent:
-        remedy = f"install {', '.join(absent)} there, or run `make engine`"
+        remedy = f"install {', '.join(absent)} there, or run `make setup`"
         return Finding(name=name, state="problem", detail=detail, remedy=remedy)
     return Finding(name=name, state="ok", detail=detail)
 
@@ -184,20 +185,29 @@ def _engine_ports() -> Finding:
     return Finding(name=name, state="ok", detail=f"{free} of the first 100 are free")
 
 
-def _leftovers(machine: Machine) -> Finding:
-    """Engine processes by the mark in their environment. With a service at work they are its own."""
-    found = sorted(process.pid for process in psutil.process_iter() if _is_ours(process))
-    if not found:
-        return Finding(name="engine processes", state="ok", detail="none")
-    detail = f"{len(found)}: {', '.join(map(str, found))}"
-    if holder_of(machine.settings.data) is not None:
-        return Finding(name="engine processes", state="ok", detail=f"{detail}, with a service at work")
-    remedy = f"no service of this data folder runs, so end them: kill {' '.join(map(str, found))}"
-    return Finding(name="engine processes", state="warning", detail=detail, remedy=remedy)
+def _leftovers(machine: Machine) -> Iterator[Finding]:
+    """Engine processes, told apart by the step log that each was told to write."""
+    mine, others = [], []
+    for process in psutil.process_iter():
+        step_log = _step_log(process)
+        if step_log is not None:
+            (mine if step_log.is_relative_to(machine.settings.data) else others).append(process.pid)
+    name = "engine processes"
+    if mine and holder_of(machine.settings.data) is None:
+        pids = " ".join(map(str, sorted(mine)))
+        remedy = f"no service of this data folder runs, so end them: kill {pids}"
+        yield Finding(name=name, state="warning", detail=f"left over: {pids}", remedy=remedy)
+    else:
+        yield Finding(name=name, state="ok", detail=f"{len(mine)} of this data folder's service")
+    if others:
+        remedy = "they share this machine's cores and memory; a comparison beside them measures both"
+        detail = f"{len(others)} of another data folder's service"
+        yield Finding(name="other engine processes", state="warning", detail=detail, remedy=remedy)
 
 
-def _is_ours(process: psutil.Process) -> bool:
+def _step_log(process: psutil.Process) -> Path | None:
     try:
-        return LAUNCH_ID in process.environ()
+        path = process.environ().get(STEP_LOG)
     except (psutil.NoSuchProcess, psutil.AccessDenied):
-        return False  # gone, or another user's and so not ours
+        return None  # gone, or another user's and so not ours
+    return None if path is None else Path(path)

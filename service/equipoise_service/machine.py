@@ -14,6 +14,7 @@ from equipoise_service.engines import EngineEnvironment, SGLangLauncher
 from equipoise_service.engines.embedded import Converter
 from equipoise_service.engines.environment import Device
 from equipoise_service.engines.models import ModelPlaces, resolve_model
+from equipoise_service.engines.provision import engine_environment_path, find_backends, plugin_path
 from equipoise_service.errors import NoEngine
 from equipoise_service.profiles import PROFILES, DeviceProfile
 from equipoise_service.settings import Settings
@@ -41,24 +42,31 @@ class Machine:
             NoEngine: There is no interpreter to start engines with.
         """
         settings = self.settings
-        python = settings.engine_python
-        if python is None and self.device == "simulated":
-            python = Path(sys.executable)
-        if python is None:
-            raise NoEngine(
-                "EQUIPOISE_ENGINE_PYTHON is not set, so there is no engine to start; `make engine` builds one"
-            )
+        python, plugin = self._interpreter_and_plugin()
         if not os.access(python, os.X_OK):
-            raise NoEngine(f"EQUIPOISE_ENGINE_PYTHON is {python}, which is not a program; `make engine` builds one")
+            raise NoEngine(f"there is no engine to start: {python} is not a program; `make setup` builds one")
         default = EngineEnvironment(
             name="default",
             python=python,
             module=settings.engine_module,
-            plugin_path=settings.plugin_path,
+            plugin_path=plugin,
             device=self.device,
             variables=settings.engine_variables,
         )
         return {default.name: default}
+
+    def _interpreter_and_plugin(self) -> tuple[Path, Path | None]:
+        """What the settings name, else our own interpreter for simulated engines, else what was built in the cache."""
+        settings = self.settings
+        if settings.engine_python is not None:
+            return settings.engine_python, settings.plugin_path
+        if self.device == "simulated":
+            return Path(sys.executable), settings.plugin_path
+        backends = find_backends()
+        if backends is None:
+            raise NoEngine("EQUIPOISE_ENGINE_PYTHON is not set and this is no checkout, so there is no engine to start")
+        built = engine_environment_path(settings.cache, backends / "engine.lock") / "bin" / "python"
+        return built, settings.plugin_path or plugin_path(settings.cache, backends)
 
     def model(self, name: str) -> ModelRef:
         """The model with its files on this machine; blocks while it downloads.

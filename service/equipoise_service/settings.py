@@ -47,7 +47,7 @@ class Settings(BaseSettings):
     )
     engine_python: Path | None = Field(
         default=None,
-        description="Interpreter of the environment with SGLang and the plugin; `make` sets it.",
+        description="Interpreter of the environment with SGLang; the one that `make setup` built if not set.",
     )
     engine_module: str = Field(
         default="sglang.launch_server",
@@ -56,7 +56,8 @@ class Settings(BaseSettings):
     )
     plugin_path: Path | None = Field(
         default=None,
-        description="Folder put first on the engines' PYTHONPATH, for a plugin that is not installed; `make` sets it.",
+        description="Folder put first on the engines' PYTHONPATH, for a plugin that is not installed; the one that "
+        "`make setup` built if neither this nor EQUIPOISE_ENGINE_PYTHON is set.",
     )
     engine_variables: Annotated[dict[str, str], BeforeValidator(_from_json)] = Field(
         default_factory=dict, description="A JSON object of variables that every engine gets, in both arms alike."
@@ -112,7 +113,9 @@ class Settings(BaseSettings):
         except ValidationError as error:
             first = error.errors()[0]
             name = str(first["loc"][0])
-            raise SettingsError(variable_of(name), f"{first['msg'].removeprefix('Value error, ')}, got {values.get(name)!r}") from error
+            raise SettingsError(
+                variable_of(name), f"{first['msg'].removeprefix('Value error, ')}, got {values.get(name)!r}"
+            ) from error
         return settings.model_copy(update={"data": settings.data.expanduser(), "cache": settings.cache.expanduser()})
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import typer
 
-from equipoise_service.cli import compare, doctor, judge, report, serve
+from equipoise_service.cli import calibrate, compare, doctor, judge, report, serve, setup
 from equipoise_service.cli.exit_codes import CommandError, ExitCode
 from equipoise_service.errors import EquipoiseError
 
@@ -24,6 +24,8 @@ app.command()(compare.compare)
 app.command()(judge.judge)
 app.command()(report.report)
 app.command()(doctor.doctor)
+app.command()(calibrate.calibrate)
+app.command()(setup.setup)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

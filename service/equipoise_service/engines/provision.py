@@ -21,6 +21,12 @@ class ProvisionError(RuntimeError):
     """An environment or the plugin could not be built; the message ends with what the installer said last."""
 
 
+def find_backends() -> Path | None:
+    """The plugin's source with its lock, in a checkout; None where the service was installed alone."""
+    backends = Path(__file__).resolve().parents[3] / "backends"
+    return backends if (backends / "engine.lock").is_file() else None
+
+
 def engine_environment_path(cache: Path, lock: Path) -> Path:
     """Where the environment made from ``lock`` lives, whether or not it is there yet."""
     return cache / "engines" / f"{_digest([lock])}-py{sys.version_info.major}.{sys.version_info.minor}"
@@ -89,7 +95,7 @@ def _digest(files: Sequence[Path]) -> str:
 
 
 def _uv() -> str:
-    """uv beside our own interpreter, where the service's dependency put it."""
+    """Uv beside our own interpreter, where the service's dependency put it."""
     return str(Path(sys.executable).with_name("uv"))
 
 
