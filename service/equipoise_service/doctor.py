@@ -20,6 +20,7 @@ from equipoise_service.engines.ports import HIGHEST, LOWEST, is_free, listeners
 from equipoise_service.errors import EquipoiseError
 from equipoise_service.folder import holder_of
 from equipoise_service.machine import Machine
+from equipoise_service.questions import HUB, load_questions, source_of
 
 GIB = 1 << 30
 DATA_GIB, ENGINE_GIB = 1, 12
@@ -113,12 +114,12 @@ def _installed(python: Path, plugin_path: Path | None) -> dict[str, str | None]:
 
 
 def _questions(machine: Machine) -> Finding:
-    if machine.question_source == "hub":
+    if source_of(machine) == HUB:
         return Finding(
             name="questions", state="ok", detail="openai/gsm8k from the hub, fetched with the first comparison"
         )
     try:
-        questions = machine.questions()
+        questions = load_questions(machine)
     except EquipoiseError as refused:
         return Finding(
             name="questions", state="problem", detail=refused.detail, remedy="mend the files, or unset EQUIPOISE_GSM8K"
@@ -187,7 +188,8 @@ def _engine_ports() -> Finding:
 
 def _leftovers(machine: Machine) -> Iterator[Finding]:
     """Engine processes, told apart by the step log that each was told to write."""
-    mine, others = [], []
+    mine: list[int] = []
+    others: list[int] = []
     for process in psutil.process_iter():
         step_log = _step_log(process)
         if step_log is not None:

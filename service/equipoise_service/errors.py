@@ -10,6 +10,7 @@
         ├── RequestInvalid         422  fields unknown, of the wrong type or out of range; every one is named
         ├── UnknownPreset          422
         ├── BatchBeyondEngine      422
+        ├── BatchBeyondPool        422
         ├── ModelRefused
         │   ├── UnknownModel       422
         │   ├── GatedModel         422
@@ -19,6 +20,7 @@
         │   ├── CorruptLine        422  file and 1-based line named
         │   ├── EmptyQuestionSet   422
         │   ├── TooFewQuestions    422
+        │   ├── QuestionsChanged   409  the set is no longer the one that was planned
         │   └── QuestionsUnavailable 503
         ├── NoEngine               503  this machine has no engine environment to start engines from
         ├── UnknownEngine          422  an arm names an engine environment that the configuration lacks
@@ -130,6 +132,20 @@ class BatchBeyondEngine(Refusal):
         super().__init__(detail, [FieldError("/batch_sizes", detail)])
 
 
+class BatchBeyondPool(Refusal):
+    """A batch whose tokens the engine's KV pool cannot hold at once."""
+
+    title = "Batch size beyond the engine's limit"
+    type = "batch-beyond-engine"
+
+    def __init__(self, batch: int, tokens: int, pool: int, arm: str) -> None:
+        detail = (
+            f"batch size {batch} needs {tokens} tokens, beyond the {pool} of arm {arm!r} (--max-total-tokens {pool}); "
+            "ask for a smaller batch or shorter blocks, or give both arms a larger pool"
+        )
+        super().__init__(detail, [FieldError("/batch_sizes", detail)])
+
+
 class NoEngine(Refusal):
     """This machine cannot start any engine; the operator has to set it up."""
 
@@ -210,6 +226,14 @@ class TooFewQuestions(QuestionsRefused):
 
     title = "Too few questions"
     type = "too-few-questions"
+
+
+class QuestionsChanged(QuestionsRefused):
+    """Between planning and running, the files changed."""
+
+    title = "Question set changed"
+    status = 409
+    type = "questions-changed"
 
 
 class QuestionsUnavailable(QuestionsRefused):

@@ -12,11 +12,131 @@ Everything that can be refused is refused here, before any engine starts.
 
 from collections.abc import Callable, Sequence
 
-from equipoise_evals.model import (
-    ArmPair,
-)
+from pydantic import ValidationError
+
+from equipoise_evals.model import AccuracyPlan, ArmPair, ArmSpec, LatencyPlan, Plan, SamplingPlan, looks_up_to
 from equipoise_service.engines import persistent_buffer
 from equipoise_service.engines.environment import Device
+from equipoise_service.errors import (
+    BatchBeyondEngine,
+    BatchBeyondPool,
+    FieldError,
+    RequestInvalid,
+    UnknownEngine,
+    UnknownPreset,
+)
+from equipoise_service.machine import Machine
+from equipoise_service.questions import plan_questions
+from equipoise_service.requests import CompareRequest
 
 PRESETS: dict[str, Callable[[Device, Sequence[int]], ArmPair]] = {"persistent-buffer": persistent_buffer}
 """By name: from the device and the batch sizes to a pair of arms."""
+
+
+def resolve(request: CompareRequest, machine: Machine) -> Plan:
+    """The plan of a request; what is cheap to refuse is refused first, a model is fetched last.
+
+    Raises:
+        Refusal: It cannot be run; the class says why.
+    """
+    arms = resolve_arms(request, machine)
+    latency = resolve_latency(request, machine)
+    if latency is not None:
+        for arm in (arms.baseline, arms.candidate):
+            require_batches_fit(arm, latency)
+    accuracy = resolve_accuracy(request, machine)
+    return Plan(
+        preset=request.preset,
+        model=machine.model(request.model),
+        arms=arms,
+        declared_aa=request.declared_aa,
+        pairs_max=request.pairs_max,
+        looks=looks_up_to(request.pairs_max),
+        seed=request.seed,
+        accuracy=accuracy,
+        latency=latency,
+    )
+
+
+def resolve_arms(request: CompareRequest, machine: Machine) -> ArmPair:
+    """The preset's arms with the request's changes, each asking for an engine environment that there is."""
+    if request.preset not in PRESETS:
+        raise UnknownPreset(request.preset, sorted(PRESETS))
+    preset = PRESETS[request.preset](machine.device, request.batch_sizes)
+    environments = machine.environments()
+    baseline = request.baseline.applied_to(preset.baseline) if request.baseline else preset.baseline
+    candidate = request.candidate.applied_to(preset.candidate) if request.candidate else preset.candidate
+    for arm in (baseline, candidate):
+        if arm.engine not in environments:
+            raise UnknownEngine(arm.name, arm.engine, sorted(environments))
+    try:
+        return ArmPair(baseline=baseline, candidate=candidate)
+    except ValidationError as error:
+        sentence = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise RequestInvalid([FieldError("/candidate/name", sentence)]) from error
+
+
+def resolve_latency(request: CompareRequest, machine: Machine) -> LatencyPlan | None:
+    """The latency half; None if it was not asked for."""
+    if "latency" not in request.parts:
+        return None
+    profile = machine.profile
+    steps = request.steps_per_block or profile.steps_per_block
+    # A block shortened by the request keeps the profile's share of warm-up steps.
+    warmup = max(1, profile.warmup_steps * steps // profile.steps_per_block)
+    return LatencyPlan(
+        batch_sizes=request.batch_sizes,
+        primary_batch=request.primary_batch,
+        quads_per_pair=request.quads or profile.quads,
+        prompt_tokens=request.prompt_tokens or profile.prompt_tokens,
+        steps_per_block=steps,
+        warmup_steps=warmup,
+        margin=request.margin_latency,
+    )
+
+
+def resolve_accuracy(request: CompareRequest, machine: Machine) -> AccuracyPlan | None:
+    """The accuracy half, its questions drawn; None if it was not asked for."""
+    if "accuracy" not in request.parts:
+        return None
+    profile = machine.profile
+    return AccuracyPlan(
+        questions=plan_questions(request, machine),
+        sampling=SamplingPlan(max_new_tokens=request.max_new_tokens or profile.max_new_tokens),
+        shots=request.shots,
+        concurrency=request.concurrency or profile.concurrency,
+        passes_max=request.pairs_max,
+        margin_pp=request.margin_accuracy_pp,
+    )
+
+
+def require_batches_fit(arm: ArmSpec, latency: LatencyPlan) -> None:
+    """Refuse batches that the arm's engine would never run together: too many requests, or too many tokens."""
+    largest = max(latency.batch_sizes)
+    limit = flag_value(arm.flags, "--max-running-requests")
+    if limit is not None and largest > limit:
+        raise BatchBeyondEngine(largest, limit, arm.name)
+    pool = flag_value(arm.flags, "--max-total-tokens")
+    tokens = largest * (latency.prompt_tokens + latency.steps_per_block)
+    if pool is not None and tokens > pool:
+        raise BatchBeyondPool(largest, tokens, pool, arm.name)
+
+
+def flag_value(flags: Sequence[str], name: str) -> int | None:
+    """The value of an integer flag, as ``--flag 1`` or ``--flag=1``; the last one wins, as in SGLang. None if absent.
+
+    Raises:
+        RequestInvalid: It has no integer.
+    """
+    text: str | None = None
+    for place, word in enumerate(flags):
+        if word == name:
+            text = flags[place + 1] if place + 1 < len(flags) else ""
+        elif word.startswith(f"{name}="):
+            text = word.removeprefix(f"{name}=")
+    if text is None:
+        return None
+    try:
+        return int(text)
+    except ValueError as error:
+        raise RequestInvalid([FieldError("/candidate/flags", f"{name} needs a whole number, not {text!r}")]) from error

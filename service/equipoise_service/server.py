@@ -13,6 +13,7 @@ import uvicorn
 from equipoise_service.api import create_app
 from equipoise_service.errors import DataInUse, ServerError
 from equipoise_service.folder import holder_of
+from equipoise_service.machine import LauncherFactory
 from equipoise_service.settings import Settings
 
 GRACE_S = 3
@@ -75,7 +76,7 @@ async def serving(settings: Settings, listening: Listening) -> None:
 
 @contextlib.asynccontextmanager
 async def running_server(
-    settings: Settings, listening: Listening, url: str | None
+    settings: Settings, listening: Listening, url: str | None, launcher_factory: LauncherFactory | None = None
 ) -> AsyncIterator["asyncio.Task[None]"]:
     """Serve while the context lasts; ready to answer inside it.
 
@@ -83,6 +84,7 @@ async def running_server(
         settings: The operator's decisions.
         listening: Where to serve.
         url: The address to note in the data folder for other commands, None to stay private.
+        launcher_factory: As for ``create_app``.
 
     Raises:
         DataInUse: Another service holds the data folder.
@@ -91,7 +93,10 @@ async def running_server(
     if (holder := holder_of(settings.data)) is not None:
         raise DataInUse(settings.data, f"process {holder.pid}")
     config = uvicorn.Config(
-        create_app(settings, url=url), log_config=None, access_log=False, timeout_graceful_shutdown=GRACE_S
+        create_app(settings, launcher_factory, url),
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=GRACE_S,
     )
     server = Server(config)
     task = asyncio.create_task(server.serve(sockets=[listening.socket]), name="http")
@@ -104,3 +109,4 @@ async def running_server(
     finally:
         server.should_exit = True
         await asyncio.wait({task})
+        listening.socket.close()

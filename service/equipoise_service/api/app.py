@@ -10,7 +10,8 @@ from fastapi.staticfiles import StaticFiles
 from equipoise_service.api import comparisons, events, health, pages, problems, records, reports
 from equipoise_service.folder import holding
 from equipoise_service.machine import LauncherFactory, Machine
-from equipoise_service.resolve import prompts_of, resolve
+from equipoise_service.questions import prompts_of
+from equipoise_service.resolve import resolve
 from equipoise_service.service import running
 from equipoise_service.settings import Settings
 from equipoise_service.worker import Tools

@@ -16,7 +16,7 @@ from equipoise_service.requests import CompareRequest
 from equipoise_service.service import Service
 from equipoise_service.store import FINAL, ListFilter, NewComparison, Status, Stored
 
-router = APIRouter(tags=["comparisons"])
+router = APIRouter(tags=["comparisons"], responses=document(422))
 LONGEST_KEY = 255
 
 VerdictWord = Literal["ship", "neutral", "block", "inconclusive", "treatment_inactive", "invalid"]
@@ -32,7 +32,7 @@ class ListQuery(Frozen):
     status: Status | None = None
 
 
-@router.post("/compare", status_code=202, responses=document(409, 422))
+@router.post("/compare", status_code=202, responses=document(409, 503))
 def submit(
     body: CompareRequest,
     service: TheService,
@@ -50,7 +50,7 @@ def submit(
     return _view(service, stored)
 
 
-@router.get("/comparisons", responses=document(422))
+@router.get("/comparisons")
 def list_comparisons(query: Annotated[ListQuery, Query()], service: TheService) -> ComparisonList:
     """Comparisons, newest first, in pages."""
     if query.cursor is not None and not is_id(query.cursor):

@@ -14,12 +14,12 @@ from equipoise_service.bell import heard
 from equipoise_service.service import Service
 from equipoise_service.store import FINAL, Event
 
-router = APIRouter(tags=["events"])
+router = APIRouter(tags=["events"], responses=document(422))
 POLL_S = 10.0
 """The bell wakes a stream after every write of this process; this is for writes of another one."""
 
 
-@router.get("/comparisons/{comparison_id}/events", response_class=EventSourceResponse, responses=document(404, 422))
+@router.get("/comparisons/{comparison_id}/events", response_class=EventSourceResponse, responses=document(404))
 async def stream_events(
     stored: TheComparison,
     service: TheService,

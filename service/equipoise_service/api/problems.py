@@ -1,6 +1,6 @@
 """Errors on the wire: RFC 9457 problem documents, for every error and from one handler.
 
-``type`` is ``/problems/<kind>``, relative to the service; a human-readable list of kinds is served there.
+``type`` is ``/problems/<kind>``: a relative reference that names the kind and leads nowhere.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,6 +17,7 @@ from equipoise_evals.model import Frozen
 from equipoise_service.errors import EquipoiseError, FieldError, RequestInvalid
 
 MEDIA_TYPE = "application/problem+json"
+PROBLEM_SCHEMA = {"$ref": "#/components/schemas/Problem"}
 
 
 class ProblemField(Frozen):
@@ -45,17 +46,31 @@ class ProblemResponse(JSONResponse):
 
 def document(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """OpenAPI's description of the problems that a route can answer with."""
-    schema = {"schema": {"$ref": "#/components/schemas/Problem"}}
-    return {
-        status: {"description": HTTPStatus(status).phrase, "model": Problem, "content": {MEDIA_TYPE: schema}}
-        for status in statuses
-    }
+    return {status: {"description": HTTPStatus(status).phrase, "model": Problem} for status in statuses}
 
 
 def install(app: FastAPI) -> None:
-    """Make ``answer`` the handler of every error of the application."""
+    """Make ``answer`` the handler of every error of the application, and say so in its OpenAPI document."""
     for kind in (EquipoiseError, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, answer)
+    describe = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        # FastAPI describes every model as application/json; there is no option for another media type.
+        fresh = app.openapi_schema is None
+        schema = describe()
+        return _with_media_type(schema) if fresh else schema
+
+    app.openapi = openapi  # type: ignore[method-assign] # FastAPI's documented way to change the document
+
+
+def _with_media_type(schema: dict[str, Any]) -> dict[str, Any]:
+    operations = [operation for path in schema["paths"].values() for operation in path.values()]
+    for response in (response for operation in operations for response in operation["responses"].values()):
+        content = response.get("content", {})
+        if content.get("application/json", {}).get("schema") == PROBLEM_SCHEMA:
+            response["content"] = {MEDIA_TYPE: content["application/json"]}
+    return schema
 
 
 async def answer(request: Request, error: Exception) -> ProblemResponse:
@@ -107,6 +122,8 @@ def _sentence(error: ErrorDetails) -> str:
         return "unknown field"
     if error["type"] == "json_invalid":
         return f"the body is not JSON: {error['ctx']['error']}, at character {error['loc'][-1]}"
+    if error["loc"] == ("body",) and error["type"] == "model_attributes_type":
+        return "the body must be a JSON object, sent with Content-Type: application/json"
     return error["msg"].removeprefix("Value error, ")
 
 

@@ -11,7 +11,7 @@ from equipoise_service.api.problems import document
 from equipoise_service.interchange import RecordsDocument, records_text
 from equipoise_service.report import Report
 
-router = APIRouter(tags=["records"])
+router = APIRouter(tags=["records"], responses=document(422))
 
 SCHEMAS: dict[str, type[Frozen]] = {"records": RecordsDocument, "plan": Plan, "verdict": Verdict, "report": Report}
 
@@ -29,7 +29,7 @@ def read_records(stored: TheComparison, service: TheService) -> StreamingRespons
     )
 
 
-@router.get("/schemas/{name}.json", responses=document(404, 422))
+@router.get("/schemas/{name}.json", responses=document(404))
 def read_schema(name: Literal["records", "plan", "verdict", "report"]) -> dict[str, Any]:
     """JSON Schema of a published document."""
     return SCHEMAS[name].model_json_schema(mode="serialization")

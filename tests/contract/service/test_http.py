@@ -1,0 +1,344 @@
+"""What the HTTP interface promises: statuses, problem documents, idempotency, pages, schemas."""
+
+import asyncio
+import json
+from typing import Any
+
+import httpx
+import jsonschema
+import pytest
+
+from equipoise_service.settings import Settings
+from tests.integration.service.conftest import LATENCY_ONLY, Running, Start
+
+HOSTILE = '"><img src=x onerror=alert(1)>'
+
+
+def problem(answer: httpx.Response) -> dict[str, Any]:
+    """A problem document, its form checked."""
+    assert answer.headers["content-type"] == "application/problem+json"
+    document: dict[str, Any] = answer.json()
+    assert set(document) == {"type", "title", "status", "detail", "instance", "errors"}
+    assert document["status"] == answer.status_code
+    assert document["instance"] == answer.request.url.path
+    return document
+
+
+async def test_submitting_is_accepted_with_a_location(start: Start) -> None:
+    async with start() as running:
+        answer = await running.client.post("/compare", json=LATENCY_ONLY)
+        assert answer.status_code == 202
+        assert answer.headers["location"] == f"/comparisons/{answer.json()['id']}"
+        view = (await running.client.get(answer.headers["location"])).json()
+        assert view["model"] == "m"
+        assert view["request"]["pairs_max"] == 3
+        assert view["plan"]["looks"] == [3]
+        for name, path in view["links"].items():
+            if name not in ("cancel", "report_json", "report_csv", "report_markdown"):
+                assert (await running.client.head(path)).status_code in (200, 405), name
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer", "says"),
+    [
+        ({"model": "m", "modle": 1}, "/modle", "unknown field"),
+        ({}, "/model", "required"),
+        ({"model": "m", "batch_sizes": [1, "x"]}, "/batch_sizes/1", "integer"),
+        ({"model": "m", "baseline": {"flag": 1}}, "/baseline/flag", "unknown field"),
+        ({"model": "m", "margin_latency": "NaN"}, "/margin_latency", "finite"),
+        ({"model": "m", "batch_sizes": [1, 4]}, "", "primary_batch 16 is not among"),
+        ({"model": "m\ud800"}, "/model", "unicode"),
+    ],
+)
+async def test_a_faulty_body_names_field_and_fault(
+    shared: Running, body: dict[str, object], pointer: str, says: str
+) -> None:
+    content = json.dumps(body).encode()
+    answer = await shared.client.post("/compare", content=content, headers={"Content-Type": "application/json"})
+    document = problem(answer)
+    assert (answer.status_code, document["type"]) == (422, "/problems/invalid-request")
+    assert [error["pointer"] for error in document["errors"]] == [pointer]
+    assert says in document["errors"][0]["detail"]
+    assert (await shared.client.get("/comparisons")).json()["items"] == []
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+async def test_numbers_that_are_none_are_refused_in_strict_json(shared: Running, number: str) -> None:
+    answer = await shared.client.post(
+        "/compare",
+        content=f'{{"model":"m","margin_latency":{number}}}',
+        headers={"Content-Type": "application/json"},
+    )
+    assert answer.status_code == 422
+    json.loads(answer.text, parse_constant=pytest.fail)
+    assert problem(answer)["errors"][0]["pointer"] == "/margin_latency"
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [("{", "not JSON"), ("[]", "object"), ("", "required"), ("[" * 100_000, "")],
+)
+async def test_a_body_that_is_no_object(shared: Running, content: str, says: str) -> None:
+    answer = await shared.client.post("/compare", content=content, headers={"Content-Type": "application/json"})
+    assert answer.status_code in (400, 422)
+    assert says in problem(answer)["detail"]
+
+
+async def test_a_body_of_another_type_says_which_is_meant(shared: Running) -> None:
+    answer = await shared.client.post("/compare", data={"model": "m"})
+    assert answer.status_code == 422
+    assert "Content-Type: application/json" in problem(answer)["detail"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind", "says"),
+    [
+        ({"preset": "none"}, "unknown-preset", "known: persistent-buffer"),
+        ({"batch_sizes": [1, 16, 4096], "prompt_tokens": 64}, "batch-beyond-engine", "--max-total-tokens 16384"),
+        ({"candidate": {"flags": ["--max-running-requests", "8"]}}, "batch-beyond-engine", "runs at once"),
+        ({"candidate": {"flags": ["--max-running-requests=x"]}}, "invalid-request", "whole number"),
+        ({"candidate": {"engine": "other"}}, "unknown-engine", "there are: default"),
+        ({"candidate": {"name": "baseline"}}, "invalid-request", "cannot share the name"),
+    ],
+)
+async def test_what_cannot_be_run_is_refused_before_any_engine_starts(
+    shared: Running, fields: dict[str, object], kind: str, says: str
+) -> None:
+    answer = await shared.client.post("/compare", json=LATENCY_ONLY | fields)
+    document = problem(answer)
+    assert (answer.status_code, document["type"]) == (422, f"/problems/{kind}")
+    assert says in document["detail"]
+    assert shared.launchers == []
+    assert (await shared.client.get("/comparisons")).json()["items"] == []
+
+
+async def test_the_same_key_and_body_is_the_same_comparison(start: Start) -> None:
+    async with start() as running:
+        key = {"Idempotency-Key": "k1"}
+        first = await running.submit(key)
+        assert await running.submit(key) == first
+        answer = await running.client.post("/compare", json=LATENCY_ONLY | {"seed": 2}, headers=key)
+        assert answer.status_code == 409
+        assert problem(answer)["type"] == "/problems/idempotency-conflict"
+        assert len((await running.client.get("/comparisons")).json()["items"]) == 1
+        assert await running.submit() != first
+
+
+async def test_parallel_submissions_with_one_key_run_once(start: Start) -> None:
+    async with start() as running:
+        ids = await asyncio.gather(*(running.submit({"Idempotency-Key": "k"}) for _ in range(10)))
+        assert len(set(ids)) == 1
+        await running.ended(ids[0])
+        assert len(running.launchers) == 1
+
+
+@pytest.mark.parametrize("key", ["", "x" * 256])
+async def test_a_key_must_be_one(shared: Running, key: str) -> None:
+    answer = await shared.client.post("/compare", json=LATENCY_ONLY, headers={"Idempotency-Key": key})
+    assert answer.status_code == 422
+    assert problem(answer)["type"] == "/problems/idempotency-key"
+
+
+@pytest.mark.parametrize("path", ["", "/records", "/events", "/report.md", "/page"])
+@pytest.mark.parametrize("comparison_id", ["01890000-0000-7000-8000-000000000000", "x", "..%2f..%2fx", "%00"])
+async def test_what_is_not_there_is_404(shared: Running, path: str, comparison_id: str) -> None:
+    answer = await shared.client.get(f"/comparisons/{comparison_id}{path}")
+    assert answer.status_code == 404
+    problem(answer)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/nowhere", 404),
+        ("PUT", "/compare", 405),
+        ("GET", "/static/../app.py", 404),
+        ("GET", "/schemas/secrets.json", 422),
+        ("GET", "/comparisons?limit=0", 422),
+        ("GET", "/comparisons?limit=201", 422),
+        ("GET", "/comparisons?order=up", 422),
+        ("GET", "/comparisons?verdict=maybe", 422),
+        ("GET", "/comparisons?cursor=x", 422),
+        ("GET", "/?cursor=x", 422),
+    ],
+)
+async def test_every_error_is_a_problem_document(shared: Running, method: str, path: str, status: int) -> None:
+    answer = await shared.client.request(method, path)
+    assert answer.status_code == status
+    problem(answer)
+
+
+async def test_a_defect_is_a_500_that_tells_nothing(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with start() as running:
+        monkeypatch.setattr("equipoise_service.api.comparisons.new_id", lambda: 1 / 0)
+        answer = await running.client.post("/compare", json=LATENCY_ONLY)
+        assert answer.status_code == 500
+        assert problem(answer)["detail"] == "the service has a defect; its log has the details"
+
+
+async def test_a_bad_last_event_id_is_refused(start: Start) -> None:
+    async with start() as running:
+        comparison_id = await running.submit()
+        answer = await running.client.get(f"/comparisons/{comparison_id}/events", headers={"Last-Event-ID": "x"})
+        assert answer.status_code == 422
+        assert problem(answer)["errors"][0]["pointer"] == "header/last-event-id"
+
+
+async def submitted(running: Running, models: str) -> list[str]:
+    return [await running.submit(model=model, pairs_max=1) for model in models]
+
+
+async def test_pages_hold_every_comparison_once_newest_first(start: Start) -> None:
+    async with start() as running:
+        ids = await submitted(running, "abcab")
+        seen: list[str] = []
+        cursor: str | None = None
+        while True:
+            query = {"limit": "2"} | ({"cursor": cursor} if cursor else {})
+            page = (await running.client.get("/comparisons", params=query)).json()
+            seen += [item["id"] for item in page["items"]]
+            cursor = page["next_cursor"]
+            if cursor is None:
+                break
+        assert seen == ids[::-1]
+
+
+async def test_filters(start: Start) -> None:
+    async with start() as running:
+        ids = await submitted(running, "ab")
+        for comparison_id in ids:
+            await running.ended(comparison_id)
+
+        async def found(**query: str) -> list[str]:
+            answer = await running.client.get("/comparisons", params=query)
+            return [item["id"] for item in answer.json()["items"]]
+
+        assert await found(model="a") == [ids[0]]
+        assert await found(verdict="inconclusive") == ids[::-1]
+        assert await found(verdict="ship") == []
+        assert await found(status="queued") == []
+
+
+async def test_reports_need_a_verdict_and_have_their_types(start: Start) -> None:
+    async def fail(_: object) -> None:
+        raise RuntimeError("no verdict")
+
+    async with start(fail) as running:
+        failed = await running.submit()
+        await running.ended(failed)
+        answer = await running.client.get(f"/comparisons/{failed}/report.md")
+        assert answer.status_code == 409
+        assert problem(answer)["type"] == "/problems/no-verdict"
+    async with start() as running:
+        comparison_id = await running.submit()
+        await running.ended(comparison_id)
+        for ending, media_type in (("md", "text/markdown"), ("csv", "text/csv"), ("json", "application/json")):
+            first = await running.client.get(f"/comparisons/{comparison_id}/report.{ending}")
+            again = await running.client.get(f"/comparisons/{comparison_id}/report.{ending}")
+            assert first.headers["content-type"].split(";")[0] == media_type
+            assert first.content == again.content
+        assert (await running.client.get(f"/comparisons/{comparison_id}/report.pdf")).status_code == 422
+
+
+async def test_published_documents_satisfy_their_published_schemas(start: Start) -> None:
+    async with start() as running:
+        comparison_id = await running.submit()
+        view = await running.ended(comparison_id)
+        documents = {
+            "records": (await running.client.get(f"/comparisons/{comparison_id}/records")).json(),
+            "report": (await running.client.get(f"/comparisons/{comparison_id}/report.json")).json(),
+            "plan": view["plan"],
+            "verdict": view["verdict"],
+        }
+        for name, document in documents.items():
+            schema = (await running.client.get(f"/schemas/{name}.json")).json()
+            jsonschema.Draft202012Validator.check_schema(schema)
+            jsonschema.validate(document, schema, cls=jsonschema.Draft202012Validator)
+            with pytest.raises(jsonschema.ValidationError):
+                jsonschema.validate(document | {"unknown": 1}, schema, cls=jsonschema.Draft202012Validator)
+
+
+async def test_openapi_names_the_problem_document_for_every_error(start: Start) -> None:
+    async with start() as running:
+        document = (await running.client.get("/openapi.json")).json()
+    assert "HTTPValidationError" not in document["components"]["schemas"]
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            for status, response in operation["responses"].items():
+                if status.startswith("4"):
+                    assert list(response["content"]) == ["application/problem+json"], (method, path, status)
+
+
+async def test_names_from_outside_are_text_on_every_page(start: Start) -> None:
+    async def fail(_: object) -> None:
+        raise RuntimeError(HOSTILE)
+
+    async with start(fail) as running:
+        comparison_id = await running.submit(model=HOSTILE)
+        await running.ended(comparison_id)
+        for path in ("/", f"/comparisons/{comparison_id}/page"):
+            answer = await running.client.get(path, params={"model": HOSTILE} if path == "/" else None)
+            assert answer.status_code == 200
+            assert "<img" not in answer.text
+            assert "&lt;img src=x" in answer.text
+            policy = answer.headers["content-security-policy"]
+            assert "default-src 'none'" in policy
+            assert "unsafe" not in policy
+
+
+async def test_pages_show_list_verdict_and_live_progress(start: Start) -> None:
+    gate = asyncio.Event()
+
+    async def wait(_: object) -> None:
+        await gate.wait()
+
+    async with start(wait) as running:
+        empty = (await running.client.get("/")).text
+        assert "No comparison matches" in empty
+        comparison_id = await running.submit()
+        page = f"/comparisons/{comparison_id}/page"
+        await running.events(comparison_id, most=3)
+        live = (await running.client.get(page)).text
+        assert f'data-events="/comparisons/{comparison_id}/events"' in live
+        assert "/static/live.js" in live
+        assert (await running.client.get("/static/live.js")).status_code == 200
+        assert (await running.client.get("/static/style.css")).status_code == 200
+        gate.set()
+        view = await running.ended(comparison_id)
+        done = (await running.client.get(page)).text
+        assert "/static/live.js" not in done
+        assert view["verdict"]["what_to_do"] in done
+        listed = (await running.client.get("/", params={"limit": 1})).text
+        assert f'href="{page}"' in listed
+        assert "inconclusive" in listed
+
+
+async def test_pages_go_on_with_older_ones(start: Start) -> None:
+    async with start() as running:
+        older, newer = await submitted(running, "aa")
+        first = (await running.client.get("/", params={"limit": 1, "model": "a"})).text
+        assert newer in first
+        assert f'name="cursor" value="{newer}"' in first
+        second = (await running.client.get("/", params={"limit": 1, "model": "a", "cursor": newer})).text
+        assert older in second
+        assert 'name="cursor"' not in second
+
+
+async def test_no_page_loads_anything_from_elsewhere(start: Start) -> None:
+    async with start() as running:
+        comparison_id = await running.submit()
+        await running.ended(comparison_id)
+        for path in ("/", f"/comparisons/{comparison_id}/page", "/static/live.js", "/static/style.css"):
+            text = (await running.client.get(path)).text
+            assert "http:" not in text
+            assert "https:" not in text
+            assert "onclick" not in text
+            assert "<style" not in text
+
+
+async def test_health(start: Start, settings: Settings) -> None:
+    async with start() as running:
+        assert (await running.client.get("/livez")).json() == {"status": "alive"}
+        ready = await running.client.get("/readyz")
+        assert (ready.status_code, ready.json()["ready"]) == (200, True)
+        assert settings.data.joinpath("service.lock").exists()

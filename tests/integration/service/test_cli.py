@@ -1,0 +1,328 @@
+"""The command line over simulated engines, started by the real launcher: exit codes, documents, and being killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from equipoise_service.cli import main
+from equipoise_service.store import Store
+
+ROOT = Path(__file__).resolve().parents[3]
+QUICK = [
+    "--parts", "latency", "--pairs-max", "3", "--quads", "1", "--steps-per-block", "16", "--batch-sizes", "1,4",
+    "--primary-batch", "4",
+]  # fmt: skip
+
+Environment = Callable[..., dict[str, str]]
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Environment:
+    """Variables of a service over simulated engines; knobs become ``EQUIPOISE_SIM``."""
+
+    def variables(**knobs: object) -> dict[str, str]:
+        return {
+            "EQUIPOISE_DATA": str(tmp_path / "data"),
+            "EQUIPOISE_CACHE": str(tmp_path / "cache"),
+            "EQUIPOISE_DEVICE": "simulated",
+            "EQUIPOISE_ENGINE_MODULE": "tests.fakes.simulated_engine",
+            "EQUIPOISE_PLUGIN_PATH": str(ROOT),
+            "EQUIPOISE_ENGINE_VARIABLES": json.dumps({"EQUIPOISE_SIM": json.dumps(knobs)}),
+            "EQUIPOISE_PORT": "0",
+        }
+
+    return variables
+
+
+@pytest.fixture
+def equipoise(monkeypatch: pytest.MonkeyPatch, environment: Environment) -> Callable[..., int]:
+    """Run a command in this process and return its exit code."""
+
+    def run(*arguments: str, **knobs: object) -> int:
+        for name in [name for name in os.environ if name.startswith("EQUIPOISE_")]:
+            monkeypatch.delenv(name)
+        for name, value in environment(**knobs).items():
+            monkeypatch.setenv(name, value)
+        return main(arguments)
+
+    return run
+
+
+def engines_below(folder: Path) -> list[int]:
+    """Engine processes of the service whose data lies below this folder; others on this machine are not ours."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("EQUIPOISE_STEP_LOG", "").startswith(f"{folder}/"):
+                found.append(process.pid)
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return found
+
+
+def id_in(text: str) -> str:
+    return text.split("comparison ", 1)[1][:36]
+
+
+def test_a_slower_candidate_blocks_and_everything_about_it_can_be_had_again(
+    equipoise: Callable[..., int], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert equipoise("compare", "m", *QUICK, effect={"persistent": 0.05}) == 1
+    shown = capsys.readouterr()
+    assert "Block" in shown.out
+    assert "slower" in shown.out
+    comparison_id = id_in(shown.err)
+
+    assert equipoise("judge", comparison_id, "--check") == 0
+    judged = capsys.readouterr()
+    assert json.loads(judged.out)["overall"]["word"] == "block"
+    assert "equal to the stored verdict" in judged.err
+    database = Store.open(f"sqlite:///{tmp_path / 'data' / 'equipoise.db'}")
+    stored = database.comparisons.get(comparison_id)
+    assert stored is not None
+    assert judged.out == f"{stored.verdict}\n"
+    database.database.close()
+
+    assert equipoise("report", comparison_id) == 0
+    assert capsys.readouterr().out.startswith("# Block: m\n")
+    assert equipoise("report", comparison_id, "--format", "csv", "--output", str(tmp_path / "r.csv")) == 0
+    assert (tmp_path / "r.csv").read_text().startswith("comparison_id,model,verdict,")
+
+
+def test_a_half_that_was_left_out_is_undecided(
+    equipoise: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert equipoise("compare", "m", *QUICK, "--json", effect={"persistent": -0.05}) == 2
+    view = json.loads(capsys.readouterr().out)
+    assert (view["status"], view["verdict"]["overall"]["word"]) == ("succeeded", "inconclusive")
+
+
+def test_the_same_arm_on_both_sides_is_inactive(
+    equipoise: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    same = '{"scratch": "persistent"}'
+    assert equipoise("compare", "m", *QUICK, "--baseline", same, "--candidate", same) == 2
+    assert "Treatment inactive" in capsys.readouterr().out
+
+
+def test_an_engine_that_does_not_start_is_an_error_with_its_log(
+    equipoise: Callable[..., int], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert equipoise("compare", "m", *QUICK, failures=[{"kind": "crash_at_start", "role": "B"}]) == 3
+    said = capsys.readouterr().err
+    assert "is failed: arm B, stage start" in said
+    assert "exited with status 3" in said
+    assert engines_below(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["compare", "m", "--nonsense"], "No such option"),
+        (["compare", "m", "--pairs-max", "many"], "valid integer"),
+        (["compare", "m", "--pairs-max", "0"], "/pairs_max"),
+        (["compare", "m", "--batch-sizes", "1,x"], "/batch_sizes/1"),
+        (["compare", "m", "--preset", "none"], "known: persistent-buffer"),
+        (["compare", "m", "--candidate", "{"], "not JSON"),
+        (["compare", "m", "--candidate", "[]"], "JSON object"),
+        (["judge"], "Missing argument"),
+        (["nonsense"], "No such command"),
+        (["report", "x"], "no database"),
+    ],
+)
+def test_wrong_use_is_64(
+    equipoise: Callable[..., int], capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
+) -> None:
+    assert equipoise(*arguments) == 64
+    assert says in capsys.readouterr().err
+
+
+def test_a_request_can_come_from_a_file_and_options_win(
+    equipoise: Callable[..., int], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "request.json"
+    file.write_text('{"model": "from-file", "preset": "persistent-buffer", "pairs_max": 0}')
+    assert equipoise("compare", "--request", str(file), "--preset", "none") == 64
+    said = capsys.readouterr().err
+    assert "/pairs_max" in said
+    file.write_text("{}")
+    assert equipoise("compare", "--request", str(file), "--preset", "none") == 64
+    assert "'none'" in capsys.readouterr().err
+
+
+def test_an_unusable_setting_stops_every_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("EQUIPOISE_PORT", "many")
+    assert main(["doctor"]) == 3
+    assert "EQUIPOISE_PORT" in capsys.readouterr().err
+
+
+def test_nobody_at_the_address_is_an_error(equipoise: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    assert equipoise("compare", "m", "--url", "http://127.0.0.1:9") == 3
+    assert "cannot reach the service" in capsys.readouterr().err
+
+
+def test_a_crash_of_ours_is_never_a_verdict(
+    equipoise: Callable[..., int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def crash(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("equipoise_service.cli.compare.body_of", crash)
+    assert equipoise("compare", "m") == 3
+    assert "ZeroDivisionError" in capsys.readouterr().err
+
+
+def test_records_that_give_another_verdict_fail_the_check(
+    equipoise: Callable[..., int], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert equipoise("compare", "m", *QUICK, effect={"persistent": 0.05}) == 1
+    comparison_id = id_in(capsys.readouterr().err)
+    with Serving(tmp_path, {}) as served:
+        document = served.get(f"/comparisons/{comparison_id}/records")
+    file = tmp_path / "records.json"
+    file.write_text(json.dumps(document))
+    assert equipoise("judge", str(file), "--check") == 0
+    document["verdict"]["headline"] = "Ship it."
+    file.write_text(json.dumps(document))
+    assert equipoise("judge", str(file)) == 0
+    assert equipoise("judge", str(file), "--check") == 3
+    assert "not the stored verdict" in capsys.readouterr().err
+    document["verdict"] = None
+    file.write_text(json.dumps(document))
+    assert equipoise("judge", str(file), "--check") == 3
+    assert "no stored verdict" in capsys.readouterr().err
+
+
+def test_doctor_finds_nothing_wrong_here(equipoise: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    assert equipoise("doctor", "--json") == 0
+    found = {finding["name"]: finding for finding in json.loads(capsys.readouterr().out)}
+    assert found["engine environment"]["state"] == "ok"
+    assert found["engine processes"]["detail"] == "0 of this data folder's service"
+    assert "simulated" in found["device"]["detail"]
+    assert equipoise("doctor") == 0
+    assert "engine processes: 0 of" in capsys.readouterr().out
+
+
+class Serving:
+    """``equipoise serve`` as a process of its own."""
+
+    def __init__(self, tmp_path: Path, variables: dict[str, str]) -> None:
+        self._folder = tmp_path
+        self._environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("EQUIPOISE_")},
+            "EQUIPOISE_DATA": str(tmp_path / "data"),
+            "EQUIPOISE_DEVICE": "simulated",
+            "EQUIPOISE_PORT": "0",
+            **variables,
+        }
+        self.process: subprocess.Popen[bytes] | None = None
+        self.url = ""
+
+    def __enter__(self) -> "Serving":
+        log = (self._folder / "serve.log").open("ab")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "equipoise_service", "serve"], env=self._environment, stdout=log, stderr=log
+        )
+        log.close()
+        note = self._folder / "data" / "service.json"
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline and self.process.poll() is None:
+            try:
+                self.url = json.loads(note.read_text())["url"]
+                httpx.get(f"{self.url}/livez", trust_env=False).raise_for_status()
+                return self
+            except (FileNotFoundError, ValueError, httpx.TransportError):
+                time.sleep(0.05)
+        raise AssertionError((self._folder / "serve.log").read_text())
+
+    def __exit__(self, *exc: object) -> None:
+        assert self.process is not None
+        self.process.terminate()
+        self.process.wait(30)
+
+    def get(self, path: str) -> dict[str, Any]:
+        answer: dict[str, Any] = httpx.get(f"{self.url}{path}", trust_env=False).raise_for_status().json()
+        return answer
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait(30)
+
+
+@pytest.fixture
+def slow(environment: Environment, tmp_path: Path) -> Iterator[dict[str, str]]:
+    """Engines so slow that there is time to kill something."""
+    yield environment(time_scale=20.0)
+    assert engines_below(tmp_path) == []
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_killed_service_loses_nothing_and_leaves_nothing(tmp_path: Path, slow: dict[str, str]) -> None:
+    body = {"model": "m", "parts": ["latency"], "steps_per_block": 64}
+    with Serving(tmp_path, slow) as serving:
+        comparison_id = httpx.post(f"{serving.url}/compare", json=body, trust_env=False).json()["id"]
+        path = f"/comparisons/{comparison_id}"
+        until(lambda: len(serving.get(f"{path}/records")["records"]) > 2)
+        before = serving.get(f"{path}/records")["records"]
+        serving.kill()
+        until(lambda: engines_below(tmp_path) == [])
+        (tmp_path / "data" / "service.json").unlink()
+    with Serving(tmp_path, slow) as serving:
+        view = serving.get(path)
+        assert view["status"] == "interrupted"
+        assert serving.get(f"{path}/records")["records"][: len(before)] == before
+
+
+def test_an_interrupted_command_cancels_its_comparison(tmp_path: Path, slow: dict[str, str]) -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("EQUIPOISE_")} | slow
+    command = [
+        sys.executable,
+        "-m",
+        "equipoise_service",
+        "compare",
+        "m",
+        "--parts",
+        "latency",
+        "--steps-per-block",
+        "64",
+    ]
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    until(lambda: len(engines_below(tmp_path)) >= 2)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 130
+    with Serving(tmp_path, {}) as serving:
+        view = serving.get(f"/comparisons/{id_in(said)}")
+        assert view["status"] == "cancelled"
+
+
+def test_compare_uses_the_service_that_runs(
+    tmp_path: Path, environment: Environment, equipoise: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Serving(tmp_path, environment(effect={"persistent": 0.05})) as serving:
+        assert equipoise("compare", "m", *QUICK) == 1
+        said = capsys.readouterr().err
+        assert f"using the service that runs at {serving.url}" in said
+        assert serving.get(f"/comparisons/{id_in(said)}")["status"] == "succeeded"
+        assert equipoise("report", id_in(said), "--url", serving.url) == 0
+        assert equipoise("serve") == 3
+        assert "is in use by process" in capsys.readouterr().err

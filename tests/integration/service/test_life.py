@@ -1,0 +1,204 @@
+"""The life of a comparison through the API: queued, run, judged, and every other end."""
+
+import asyncio
+import json
+
+from equipoise_evals.judge import canonical_json, judge
+from equipoise_evals.model import Verdict
+from equipoise_evals.ports import EngineFault
+from equipoise_service.interchange import RecordsDocument
+from equipoise_service.settings import Settings
+from equipoise_service.store import Store
+from tests.integration.service.conftest import Start
+from tests.integration.service.fake import Call
+
+
+class Gate:
+    """Holds every decode call until it is opened."""
+
+    def __init__(self) -> None:
+        self.reached, self.open = asyncio.Event(), asyncio.Event()
+
+    async def __call__(self, call: Call) -> None:
+        if call.method == "decode":
+            self.reached.set()
+            await self.open.wait()
+
+
+async def test_two_comparisons_run_one_after_the_other(start: Start) -> None:
+    busy, most = 0, 0
+
+    async def count(call: Call) -> None:
+        nonlocal busy, most
+        if call.method == "count_kernels":
+            busy += 1
+            most = max(most, busy)
+            await asyncio.sleep(0.01)
+            busy -= 1
+
+    async with start(count) as running:
+        ids = [await running.submit(), await running.submit()]
+        views = [await running.ended(comparison_id) for comparison_id in ids]
+        assert [view["status"] for view in views] == ["succeeded", "succeeded"]
+        assert views[0]["finished_at"] <= views[1]["started_at"]
+        assert most == 1
+        assert [launcher.alive for launcher in running.launchers] == [0, 0]
+
+
+async def test_the_stored_verdict_is_that_of_the_stored_records(start: Start) -> None:
+    async with start() as running:
+        comparison_id = await running.submit()
+        view = await running.ended(comparison_id)
+        text = (await running.client.get(f"/comparisons/{comparison_id}/records")).text
+    document = RecordsDocument.model_validate_json(text)
+    again = canonical_json(judge(document.observed, document.plan))
+    assert document.verdict is not None
+    assert again == canonical_json(document.verdict) == canonical_json(Verdict.model_validate(view["verdict"]))
+    assert f'"verdict":{again}}}' in text  # byte for byte as it is stored
+    assert view["plan"] == json.loads(text)["plan"]
+
+
+async def test_events_come_once_and_in_order(start: Start) -> None:
+    async with start() as running:
+        comparison_id = await running.submit()
+        events = await running.events(comparison_id)
+        assert [seq for seq, _, _ in events] == list(range(1, len(events) + 1))
+        statuses = [json.loads(data)["status"] for _, kind, data in events if kind == "status"]
+        assert statuses == ["queued", "running", "judging", "succeeded"]
+        stages = {json.loads(data)["stage"] for _, kind, data in events if kind == "progress"}
+        assert {"launch", "warm_up", "treatment", "decode"} <= stages
+        assert await running.events(comparison_id, after=5) == events[5:]
+
+
+async def test_after_the_last_event_there_is_no_content(start: Start) -> None:
+    async with start() as running:
+        comparison_id = await running.submit()
+        last = len(await running.events(comparison_id))
+        answer = await running.client.get(f"/comparisons/{comparison_id}/events", headers={"Last-Event-ID": str(last)})
+        assert (answer.status_code, answer.content) == (204, b"")
+
+
+async def test_a_listener_that_drops_misses_and_repeats_nothing(start: Start) -> None:
+    gate = Gate()
+    async with start(gate) as running:
+        comparison_id = await running.submit()
+        first = await running.events(comparison_id, most=3)
+        gate.open.set()
+        rest = await running.events(comparison_id, after=first[-1][0])
+        assert [seq for seq, _, _ in first + rest] == list(range(1, len(first + rest) + 1))
+
+
+async def test_progress_shows_while_it_runs_and_not_after(start: Start) -> None:
+    gate = Gate()
+    async with start(gate) as running:
+        comparison_id = await running.submit()
+        await gate.reached.wait()
+        view = await running.view(comparison_id)
+        assert (view["status"], view["verdict"], view["error"]) == ("running", None, None)
+        assert view["progress"]["stage"] == "warm_up"
+        gate.open.set()
+        assert (await running.ended(comparison_id))["progress"] is None
+
+
+async def test_an_engine_that_dies_fails_the_comparison_and_keeps_what_was_measured(start: Start) -> None:
+    async def die(call: Call) -> None:
+        if call == Call("decode", "B", 2):
+            raise EngineFault("B", "decode", "the engine was killed by SIGKILL", "last words")
+
+    async with start(die) as running:
+        comparison_id = await running.submit()
+        view = await running.ended(comparison_id)
+        assert view["status"] == "failed"
+        assert view["error"] == {
+            "arm": "B",
+            "stage": "decode",
+            "reason": "the engine was killed by SIGKILL",
+            "log_tail": "last words",
+        }
+        records = (await running.client.get(f"/comparisons/{comparison_id}/records")).json()["records"]
+        kinds = [record["kind"] for record in records]
+        assert kinds.count("block") == 8  # pair 1: one ABBA quad at each of two batch sizes
+        assert kinds[-2:] == ["stop", "stop"]
+        assert running.launchers[0].alive == 0
+        # The queue goes on.
+        assert (await running.ended(await running.submit(pairs_max=1)))["status"] == "succeeded"
+
+
+async def test_a_defect_becomes_a_stored_failure(start: Start) -> None:
+    async def defect(call: Call) -> None:
+        raise ZeroDivisionError("of ours")
+
+    async with start(defect) as running:
+        view = await running.ended(await running.submit())
+        assert view["status"] == "failed"
+        assert (view["error"]["stage"], view["error"]["reason"]) == ("internal", "ZeroDivisionError: of ours")
+        assert "Traceback" in view["error"]["log_tail"]
+
+
+async def test_cancelling_a_running_comparison_ends_its_engines_first(start: Start) -> None:
+    gate = Gate()
+    async with start(gate) as running:
+        comparison_id = await running.submit()
+        await gate.reached.wait()
+        answer = await running.client.post(f"/comparisons/{comparison_id}/cancel")
+        assert answer.status_code == 202
+        view = await running.ended(comparison_id)
+        assert view["status"] == "cancelled"
+        assert running.launchers[0].alive == 0
+        again = await running.client.post(f"/comparisons/{comparison_id}/cancel")
+        assert again.status_code == 409
+        assert again.json()["type"] == "/problems/already-finished"
+
+
+async def test_cancelling_a_queued_comparison_starts_nothing(start: Start) -> None:
+    gate = Gate()
+    async with start(gate) as running:
+        first = await running.submit()
+        second = await running.submit()
+        await gate.reached.wait()
+        answer = await running.client.post(f"/comparisons/{second}/cancel")
+        assert answer.json()["status"] == "cancelled"
+        gate.open.set()
+        await running.ended(first)
+        assert len(running.launchers) == 1
+
+
+async def test_ending_the_service_interrupts_and_a_restart_goes_on(start: Start) -> None:
+    gate = Gate()
+    async with start(gate) as running:
+        first = await running.submit()
+        second = await running.submit()
+        await gate.reached.wait()
+        launcher = running.launchers[0]
+        before = await running.events(first, most=3)
+    assert launcher.alive == 0
+    async with start() as running:
+        view = await running.view(first)
+        assert view["status"] == "interrupted"
+        assert "what had been measured" in view["error"]["reason"]
+        # A listener that comes back after the restart misses and repeats nothing.
+        rest = await running.events(first, after=before[-1][0])
+        assert [seq for seq, _, _ in before + rest] == list(range(1, len(before + rest) + 1))
+        assert json.loads(rest[-1][2])["status"] == "interrupted"
+        assert (await running.ended(second))["status"] == "succeeded"
+
+
+async def test_a_killed_service_leaves_running_and_the_next_start_interrupts(start: Start, settings: Settings) -> None:
+    async with start() as running:
+        comparison_id = await running.submit()
+        finished = await running.ended(comparison_id)
+    # What a SIGKILL leaves behind: a row that says running, with nobody at work on it.
+    killed = "ffffffff-0000-7000-8000-000000000000"
+    store = Store.open(settings.url_of_database)
+    kept = store.comparisons.get(comparison_id)
+    assert kept is not None
+    with store.database.write() as connection:
+        connection.exec_driver_sql(
+            "INSERT INTO comparisons (id, status, model, request, plan, created_at, request_sha256) "
+            "SELECT ?, 'running', model, request, plan, created_at, request_sha256 FROM comparisons WHERE id = ?",
+            (killed, comparison_id),
+        )
+    store.database.close()
+    async with start() as running:
+        assert (await running.view(killed))["status"] == "interrupted"
+        assert await running.view(comparison_id) == finished
