@@ -17,6 +17,7 @@ Owns the arithmetic and the plan of a step. Where counters and scales come from 
 SGLang's ``torch_native``. Refused, not approximated: cross attention, sliding windows, checkpoint KV scales.
 """
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -47,8 +48,9 @@ class DecodePlan(NamedTuple):
         slots: Int64 ``[B * K * L]``, rows of a cache seen as ``[tokens * K, head size]``. Positions after the end of a
             request repeat its last token, whose values are finite, and are masked.
         bias: ``[B * K, 1, L]`` in float32, 0 for live positions and `MASKED` for the others.
-        arrival: Int32 ``[B, 1, S]``, splits of the request that arrive before this one; `NEVER` without live tokens.
-        expected: Int32 ``[B, 1]``, number of splits that arrive.
+        arrival: Int32 ``[B, 1, 1, S]``, splits of the request that arrive before this one; `NEVER` without live tokens.
+        expected: Int32 ``[B, 1, 1]``, number of splits that arrive.
+        last_ticket: Int32 ``[B, 1, 1, 1]``, ticket of the merger: `expected` - 1.
     """
 
     batch: int
@@ -57,6 +59,7 @@ class DecodePlan(NamedTuple):
     bias: torch.Tensor
     arrival: torch.Tensor
     expected: torch.Tensor
+    last_ticket: torch.Tensor
 
 
 def plan_decode(
@@ -84,37 +87,51 @@ def plan_decode(
         splits=splits,
         slots=slots.reshape(-1),
         bias=bias.reshape(-1, 1, positions.shape[1]),
-        arrival=torch.where(order < expected, order, NEVER).unsqueeze(1),
-        expected=expected,
+        arrival=torch.where(order < expected, order, NEVER).view(-1, 1, 1, splits),
+        expected=expected.view(-1, 1, 1),
+        last_ticket=(expected - 1).view(-1, 1, 1, 1),
     )
 
 
-def arrive_and_merge(
-    partial: tuple[torch.Tensor, torch.Tensor, torch.Tensor], counters: torch.Tensor, plan: DecodePlan
-) -> torch.Tensor:
+class Partials(NamedTuple):
+    """What the splits of a launch have computed. G query heads share each of K key/value heads.
+
+    Attributes:
+        m: ``[B, K, G, S]``, maximum of the scores.
+        l: ``[B, K, G, S]``, sum of exp(score - m).
+        acc: ``[B, K, G, S, D]``, values weighted by exp(score - m).
+    """
+
+    m: torch.Tensor
+    l: torch.Tensor  # noqa: E741  (the letter of the formula)
+    acc: torch.Tensor
+
+
+def arrive_and_merge(partials: Partials, counters: torch.Tensor, plan: DecodePlan) -> torch.Tensor:
     """Let all splits of a launch arrive at their counters; the merger of each row and head writes its result.
 
     Splits arrive in order of position. `counters` is changed in place: incremented by every arrival, reset by the
     merger. Arrivals after a reset (only possible with dirty counters) count again, which leaves the initial value.
 
     Args:
-        partial: m and l, each ``[B, H, S, 1]``, and acc ``[B, H, S, D]`` of every split; H query heads.
-        counters: Int32 ``[B, H]``.
+        partials: What the splits have computed.
+        counters: Int32 ``[B, K * G]``.
         plan: The step's plan.
 
     Returns:
-        ``[B, H, D]``; NaN where no split took itself for the last one.
+        ``[B, K, G, D]``; NaN where no split took itself for the last one.
     """
-    m, l, acc = partial  # noqa: E741  (l is the letter of the formula)
-    tickets = counters.unsqueeze(2) + plan.arrival
-    last_ticket = (plan.expected - 1).unsqueeze(2)
-    merged = (tickets == last_ticket).any(2, keepdim=True)
-    written = (tickets <= last_ticket) & merged
-    counters.add_(plan.expected)
-    counters.sub_(plan.expected * merged.squeeze(2))
-    m = m.masked_fill(~written.unsqueeze(3), -torch.inf)
-    weight = (m - m.amax(2, keepdim=True)).exp_()
-    return (acc * weight).sum(2) / (l * weight).sum(2)
+    # A view, never a copy: the increments must reach the buffer.
+    counted = counters.view(partials.m.shape[:3])
+    tickets = counted.unsqueeze(3) + plan.arrival
+    merged = (tickets == plan.last_ticket).any(3)
+    written = (tickets <= plan.last_ticket) & merged.unsqueeze(3)
+    counted += plan.expected
+    counted -= plan.expected * merged
+    m = torch.where(written, partials.m, -torch.inf)
+    weight = (m - m.amax(3, keepdim=True)).exp_()
+    total = (partials.l * weight).sum(3, keepdim=True)
+    return (partials.acc * weight.unsqueeze(4)).sum(3) / total
 
 
 class Workspace:
@@ -125,19 +142,34 @@ class Workspace:
     """
 
     def __init__(self) -> None:
-        self._memory: dict[tuple[str, torch.dtype], torch.Tensor] = {}
+        self._memory: dict[str, torch.Tensor] = {}
+        self._views: dict[str, torch.Tensor] = {}
 
     def take(self, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         """Uninitialised memory of this shape; it is valid until `name` is taken again."""
-        needed = 1
-        for size in shape:
-            needed *= size
-        held = self._memory.get((name, dtype))
-        if held is None or held.numel() < needed:
+        view = self._views.get(name)
+        if view is None or view.shape != shape or view.dtype != dtype:
+            # All layers of a step want the same shape: the view is made once per step.
+            view = self._views[name] = self._held(name, math.prod(shape), dtype).view(shape)
+        return view
+
+    def _held(self, name: str, needed: int, dtype: torch.dtype) -> torch.Tensor:
+        held = self._memory.get(name)
+        if held is None or held.numel() < needed or held.dtype != dtype:
             # The next power of two: contexts grow by one token per step, the memory must not.
-            held = torch.empty(1 << (needed - 1).bit_length(), dtype=dtype)
-            self._memory[name, dtype] = held
-        return held[:needed].view(shape)
+            held = self._memory[name] = torch.empty(1 << (needed - 1).bit_length(), dtype=dtype)
+        return held[:needed]
+
+
+def as_float32(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor in float32; itself without a call to torch when it is (a decode step is many small calls)."""
+    return tensor if tensor.dtype == torch.float32 else tensor.to(torch.float32)
+
+
+def scaled(tensor: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """`tensor` times the float32 ``[1]`` tensor `scale`, in the dtype of `tensor`."""
+    product = tensor * scale
+    return product if product.dtype == tensor.dtype else product.to(tensor.dtype)
 
 
 def split_kv_decode(
@@ -170,23 +202,25 @@ def split_kv_decode(
     def gather(name: str, rows: torch.Tensor) -> torch.Tensor:
         flat = rows.view(-1, rows.shape[2])
         out = workspace.take(name, (plan.slots.shape[0], rows.shape[2]), rows.dtype)
-        return torch.index_select(flat, 0, plan.slots, out=out).to(torch.float32)
+        return as_float32(torch.index_select(flat, 0, plan.slots, out=out))
 
     k = gather("k", keys).view(pairs, length, -1)
     v = gather("v", values).view(pairs, splits, length // splits, -1)
     scores = torch.baddbmm(
         plan.bias,
-        query.reshape(pairs, group, -1).to(torch.float32),
+        as_float32(query).view(pairs, group, -1),
         k.transpose(1, 2),
         alpha=scaling,
         out=workspace.take("scores", (pairs, group, length), torch.float32),
     ).view(pairs, group, splits, -1)
-    m = scores.amax(3, keepdim=True)
-    p = torch.sub(scores, m, out=workspace.take("p", tuple(scores.shape), torch.float32)).exp_()
-    acc = torch.matmul(p.transpose(1, 2), v).transpose(1, 2)
-    per_head = (plan.batch, query.shape[1], splits, -1)
-    partial = (m.view(per_head), p.sum(3, keepdim=True).view(per_head), acc.reshape(per_head))
-    return arrive_and_merge(partial, counters, plan)
+    m = scores.amax(3)
+    p = torch.sub(scores, m.unsqueeze(3), out=workspace.take("p", tuple(scores.shape), torch.float32)).exp_()
+    acc = torch.matmul(p.transpose(1, 2), v)
+    per_head = (plan.batch, kv_heads, group, splits)
+    partials = Partials(
+        m.view(per_head), p.sum(3).view(per_head), acc.view(plan.batch, kv_heads, splits, group, -1).transpose(2, 3)
+    )
+    return arrive_and_merge(partials, counters, plan).view(plan.batch, kv_heads * group, -1)
 
 
 class ReferenceAttnBackend(TorchNativeAttnBackend):
@@ -252,8 +286,9 @@ class ReferenceAttnBackend(TorchNativeAttnBackend):
         k_scale, v_scale = self.scratch.default_scale(), self.scratch.default_scale()
         self.scratch.observation.note(counters, k_scale, v_scale)
         if save_kv_cache and k is not None and v is not None:
-            scaled_k, scaled_v = (k * k_scale).to(k.dtype), (v * v_scale).to(v.dtype)
-            self.token_to_kv_pool.set_kv_buffer(layer, KVWriteLoc(forward_batch.out_cache_loc), scaled_k, scaled_v)
+            self.token_to_kv_pool.set_kv_buffer(
+                layer, KVWriteLoc(forward_batch.out_cache_loc), scaled(k, k_scale), scaled(v, v_scale)
+            )
         cache = self.token_to_kv_pool.get_kv_buffer(layer.layer_id)
         query = q.view(plan.batch, layer.tp_q_head_num, layer.qk_head_dim)
         out = split_kv_decode(query, cache, counters, plan, self._workspace, scaling=layer.scaling)
