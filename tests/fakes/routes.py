@@ -130,6 +130,9 @@ class Routes:
             await asyncio.Event().wait()
         if "text" in body:
             return await self._answer(body)
+        if "input_ids" not in body:
+            message = "Either text, input_ids or input_embeds should be provided."
+            return web.json_response({"error": {"message": message}}, status=400)
         prompts = body["input_ids"]
         prompts = prompts if isinstance(prompts[0], list) else [prompts]
         return await self._stream(request, prompts, body["sampling_params"]["max_new_tokens"])

@@ -57,6 +57,11 @@ KNOWN_REASONS: tuple[KnownReason, ...] = (
         re.compile(r"CUDA out of memory|MemoryError|std::bad_alloc", re.I),
         "the engine ran out of memory",
     ),
+    KnownReason(
+        "scheduler_crashed",
+        re.compile(r"Subprocess scheduler_\d+ \(pid=\d+\) crashed with exit code -?\d+"),
+        "the engine's scheduler process ended unexpectedly; its log says with which exit code",
+    ),
 )
 """In order of precedence: the first that matches names the failure."""
 

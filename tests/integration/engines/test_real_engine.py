@@ -27,7 +27,9 @@ async def test_both_engines_attest_their_arm_and_have_equal_pools(real_pair: Rea
 def test_the_engines_listen_on_the_loopback_and_on_their_own_ports(real_pair: RealPair) -> None:
     for engine in real_pair.engines.values():
         assert set(engine.launch.owned_ports) == set(engine.launch.start.ports)
-        main = [process for process in engine.tree.members() if "sglang.launch_server" in process.cmdline()]
+        main = [
+            process for process in engine.tree.members() if process.cmdline()[1:3] == ["-m", "sglang.launch_server"]
+        ]
         listening = [
             connection.laddr[0]
             for connection in main[0].net_connections(kind="tcp")

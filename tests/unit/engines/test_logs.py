@@ -41,6 +41,7 @@ def test_a_log_that_is_not_there_yet_has_no_tail(tmp_path: Path) -> None:
         ("launch_server.py: error: unrecognized arguments: --cuda-graph-bs 1", "unknown_flag"),
         ("launch_server.py: error: argument --dtype: invalid choice: 'x' (choose from 'auto')", "unknown_flag"),
         ("/usr/bin/python3: No module named sglang", "module_missing"),
+        ("[2026-11-30 00:11:51] Subprocess scheduler_0 (pid=24080) crashed with exit code -9.", "scheduler_crashed"),
         ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB.", "out_of_memory"),
     ],
 )

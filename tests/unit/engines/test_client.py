@@ -1,0 +1,198 @@
+"""The client against a server that answers exactly what each test says, byte by byte."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from equipoise_evals.model import SamplingPlan
+from equipoise_evals.ports import RequestFailed
+from equipoise_service.engines.client import EngineClient, EngineUnreachable, sampling_params
+
+REAL = json.loads((Path(__file__).parents[2] / "contract" / "data" / "sglang-0.5.23.json").read_text())
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Served = Callable[[Handler], Awaitable[EngineClient]]
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[Served]:
+    """Makes a client of a server with one handler for every route."""
+    opened: list[Any] = []
+
+    async def make(handler: Handler) -> EngineClient:
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", handler)
+        server = TestServer(app)
+        await server.start_server()
+        assert server.port is not None
+        client = EngineClient(server.port, request_s=2)
+        opened.extend([client, server])
+        return client
+
+    yield make
+    for thing in opened:
+        await thing.close()
+
+
+def answering(body: bytes, status: int = 200, kind: str = "application/json") -> Handler:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        return web.Response(body=body, status=status, content_type=kind)
+
+    return handler
+
+
+def streaming(*events: str) -> Handler:
+    return answering("".join(f"data: {event}\n\n" for event in events).encode(), kind="text/event-stream")
+
+
+def chunk(tokens: int, index: int = 0, finish: dict[str, str] | None = None) -> str:
+    meta = {"finish_reason": finish, "prompt_tokens": 2, "completion_tokens": tokens, "cached_tokens": 0}
+    return json.dumps({"index": index, "text": "", "output_ids": [], "meta_info": meta})
+
+
+async def test_a_real_answer_is_read(served: Served) -> None:
+    client = await served(answering(json.dumps(REAL["generate"]["json"]).encode()))
+
+    generation = await client.generate("1 + 1 =", SamplingPlan())
+
+    assert generation.text == " 20,"
+    assert generation.output_ids == (216, 34, 32, 28)
+    assert (generation.finish_reason, generation.prompt_tokens, generation.cached_tokens) == ("length", 5, 0)
+
+
+async def test_a_real_stream_of_two_sequences_is_timed(served: Served) -> None:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        for line in REAL["stream"]["lines"]:
+            await response.write(f"{line}\n".encode())
+        return response
+
+    client = await served(handler)
+    reached: list[int] = []
+
+    timings = await client.stream_batch([[1], [2]], 4, reached.append)
+
+    assert [timing.output_tokens for timing in timings] == [4, 4]
+    assert reached == [1, 2, 3, 4]
+
+
+async def test_sampling_is_always_explicit(served: Served) -> None:
+    """A2-03: an engine's own defaults never decide."""
+    seen: list[dict[str, Any]] = []
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        seen.append(await request.json())
+        return web.json_response(REAL["generate"]["json"])
+
+    await (await served(handler)).generate("x", SamplingPlan(max_new_tokens=7, stop=("\n",)))
+
+    assert seen[0]["text"] == "x"
+    assert seen[0]["sampling_params"] == sampling_params(SamplingPlan(max_new_tokens=7, stop=("\n",)))
+    assert seen[0]["sampling_params"] == {
+        "temperature": 0.0, "top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0,
+        "frequency_penalty": 0.0, "presence_penalty": 0.0, "max_new_tokens": 7, "min_new_tokens": 0, "stop": ["\n"],
+        "ignore_eos": False, "n": 1,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("handler", "says"),
+    [
+        (answering(b'{"error": {"message": "boom"}}', status=500), "HTTP 500 from /generate: .*boom"),
+        (answering(b"<html>"), "expected form"),
+        (answering(b'{"text": null, "output_ids": []}'), "expected form"),
+        (
+            answering(
+                json.dumps(
+                    {
+                        "text": "",
+                        "output_ids": [],
+                        "meta_info": {
+                            "finish_reason": {"type": "abort", "message": "out of pages"},
+                            "prompt_tokens": 1,
+                            "completion_tokens": 0,
+                        },
+                    }
+                ).encode()
+            ),
+            "aborted the request: out of pages",
+        ),
+    ],
+)
+async def test_a_failed_request_is_no_answer(served: Served, handler: Handler, says: str) -> None:
+    client = await served(handler)
+
+    with pytest.raises(RequestFailed, match=says):
+        await client.generate("x", SamplingPlan())
+
+
+@pytest.mark.parametrize(
+    ("events", "says"),
+    [
+        ([], "without its end mark"),
+        ([chunk(1), chunk(2)], "without its end mark"),
+        (["{broken", "[DONE]"], "no JSON"),
+        (["[1]", "[DONE]"], "expected form"),
+        (['{"error": {"message": "boom"}}', "[DONE]"], "boom"),
+        ([chunk(1, index=7), "[DONE]"], "sequence 7 of 1"),
+        ([chunk(1, finish={"type": "abort", "message": "gone"}), "[DONE]"], "aborted a stream: gone"),
+        (["[DONE]"], "0 tokens came"),  # A3-07
+        ([chunk(1), "[DONE]"], "1 tokens came"),
+    ],
+)
+async def test_a_bad_stream_gives_no_timing(served: Served, events: list[str], says: str) -> None:
+    client = await served(streaming(*events))
+
+    with pytest.raises(RequestFailed, match=says):
+        await client.stream_batch([[1]], 4)
+
+
+async def test_a_chunk_may_be_cut_anywhere(served: Served) -> None:
+    whole = "".join(f"data: {event}\n\n" for event in [chunk(1), chunk(2), chunk(3), "[DONE]"]).encode()
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        for place in range(0, len(whole), 7):
+            await response.write(whole[place : place + 7])
+        return response
+
+    timings = await (await served(handler)).stream_batch([[1]], 3)
+
+    assert timings[0].output_tokens == 3
+
+
+async def test_nobody_listening_is_unreachable() -> None:
+    async with EngineClient(1, request_s=2) as client:
+        with pytest.raises(EngineUnreachable):
+            await client.model_info()
+
+
+async def test_a_connection_that_breaks_is_unreachable(served: Served) -> None:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        request.transport.close()
+        return web.Response()
+
+    with pytest.raises(EngineUnreachable):
+        await (await served(handler)).model_info()
+
+
+async def test_a_request_has_a_limit(served: Served) -> None:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await request.read()
+        await asyncio.sleep(30)
+        return response
+
+    client = await served(handler)
+
+    with pytest.raises(RequestFailed, match="did not answer within 2 s"):
+        await client.model_info()
