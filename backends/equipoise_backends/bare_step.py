@@ -32,12 +32,14 @@ class BareStep(NamedTuple):
 
     Attributes:
         runner: Stands for the model runner when a backend is constructed.
+        kv: Its cache.
         layers: The attention layers.
         batch: The planned batch.
         qkv: Per layer the new q ``[B, H * Dk]``, k ``[B, K, Dk]``, v ``[B, K, Dv]``.
     """
 
     runner: ModelRunner
+    kv: MHATokenToKVPool
     layers: list[RadixAttention]
     batch: ForwardBatch
     qkv: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]
@@ -99,7 +101,7 @@ def make_step(
         model_config=SimpleNamespace(num_attention_heads=shape.heads),
         server_args=SimpleNamespace(speculative_num_draft_tokens=None),
     )
-    return BareStep(runner, _layers(shape), batch, _draw_qkv(shape, len(seq_lens), generator, dtype))
+    return BareStep(runner, kv, _layers(shape), batch, _draw_qkv(shape, len(seq_lens), generator, dtype))
 
 
 @torch.inference_mode()

@@ -4,10 +4,11 @@ from collections import Counter
 
 import pytest
 import torch
+from sglang.srt.layers.attention.torch_native_backend import TorchNativeAttnBackend
+
 from equipoise_backends.bare_step import SMOLLM2_135M, BareStep, DecodingBackend, decode, make_step
 from equipoise_backends.reference import ReferenceAttnBackend
 from equipoise_backends.scratch import PerCallScratch, PersistentScratch, persistent_sizing
-from sglang.srt.layers.attention.torch_native_backend import TorchNativeAttnBackend
 
 CPU = torch.device("cpu")
 SHAPE = SMOLLM2_135M._replace(layers=5)

@@ -4,6 +4,10 @@ import itertools
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sglang.srt.layers.attention.torch_native_backend import TorchNativeAttnBackend
+
 from equipoise_backends.bare_step import BareStep, Shape, decode, make_step
 from equipoise_backends.reference import (
     NEVER,
@@ -21,9 +25,6 @@ from equipoise_backends.scratch import (
     Scratch,
     persistent_sizing,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from sglang.srt.layers.attention.torch_native_backend import TorchNativeAttnBackend
 
 CPU = torch.device("cpu")
 MAX_REQUESTS = 12
@@ -57,11 +58,11 @@ def persistent(shape: Shape) -> PersistentScratch:
 
 def assert_equal_to_torch_native(step: BareStep, scratch: Scratch) -> None:
     expected = decode(TorchNativeAttnBackend(step.runner), step)
-    keys = step.runner.token_to_kv_pool.get_kv_buffer(0)[0].clone()
+    keys = step.kv.get_kv_buffer(0)[0].clone()
     found = decode(ReferenceAttnBackend(step.runner, scratch), step)
     torch.testing.assert_close(found, expected, **ROUNDING)
     # A scale of 1.0 must not change what is written.
-    assert torch.equal(step.runner.token_to_kv_pool.get_kv_buffer(0)[0], keys)
+    assert torch.equal(step.kv.get_kv_buffer(0)[0], keys)
 
 
 @settings(deadline=None, max_examples=60, derandomize=True)
@@ -114,7 +115,7 @@ def test_scales_multiply_what_is_written() -> None:
     shape = Shape(1, 4, 2, 8, 8)
     step = step_of(shape, [3, 9], 5)
     decode(ReferenceAttnBackend(step.runner, DoublingScratch(CPU)), step)
-    keys, values = step.runner.token_to_kv_pool.get_kv_buffer(0)
+    keys, values = step.kv.get_kv_buffer(0)
     _, k, v = step.qkv[0]
     assert torch.equal(keys[step.batch.out_cache_loc], 2 * k)
     assert torch.equal(values[step.batch.out_cache_loc], 2 * v)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from equipoise_backends.scratch import (
     CapacityError,
     DirtyCountersError,

@@ -1,0 +1,213 @@
+"""The step clock on fake runners: which steps count, what a row says, what the log holds, what a hook costs."""
+
+import json
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from sglang.srt.model_executor.forward_batch_info import ForwardMode
+
+from equipoise_backends.stepclock import COLUMNS, Step, StepClock
+
+HEADER = {"arm": "persistent", "launch_id": "one", "pid": 1}
+
+
+def runner(*, draft: bool = False) -> SimpleNamespace:
+    return SimpleNamespace(
+        model_runner=SimpleNamespace(is_draft_worker=draft), _replay_graph_key=SimpleNamespace(size=8)
+    )
+
+
+def batch(mode: ForwardMode = ForwardMode.DECODE, size: int = 2) -> SimpleNamespace:
+    return SimpleNamespace(forward_mode=mode, batch_size=size, seq_lens=torch.full((size,), 10), seq_lens_sum=10 * size)
+
+
+def rows_of(log: Path) -> list[Step]:
+    return [Step(*json.loads(line)) for line in log.read_text().splitlines()[1:]]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "steps.jsonl"
+
+
+@pytest.fixture
+def clock(log: Path) -> StepClock:
+    return StepClock(log, HEADER)
+
+
+def scheduled(
+    clock: StepClock, forwarded: SimpleNamespace, work: Callable[..., object] = lambda *_: "logits"
+) -> object:
+    """One step as the scheduler makes it: the BEFORE hook, then the AROUND hook of the eager runner."""
+    clock.before_batch(SimpleNamespace(), forwarded)
+    if forwarded.forward_mode.is_decode():
+        return clock.around_eager_decode(work, runner(), forwarded)
+    return work()
+
+
+def test_a_step_is_a_row_and_its_result_passes_through(clock: StepClock, log: Path) -> None:
+    before_ns = time.monotonic_ns()
+
+    def work(*_args: object) -> str:
+        time.sleep(0.02)
+        return "logits"
+
+    assert scheduled(clock, batch(size=3), work) == "logits"
+    clock.flush()
+    [row] = rows_of(log)
+    assert before_ns <= row.monotonic_ns <= time.monotonic_ns()
+    assert (row.graph_batch, row.real_batch, row.context_tokens, row.period_us) == (3, 3, 30, None)
+    assert row.busy_us is not None
+    assert 20_000 <= row.busy_us <= 1_000_000
+
+
+def test_header_names_columns_and_their_units(clock: StepClock, log: Path) -> None:
+    scheduled(clock, batch())
+    clock.flush()
+    header = json.loads(log.read_text().splitlines()[0])
+    assert header["columns"] == ["monotonic_ns", "graph_batch", "real_batch", "context_tokens", "busy_us", "period_us"]
+    assert header["units"].keys() == COLUMNS.keys()
+    assert HEADER.items() <= header.items()
+
+
+def test_period_spans_from_start_to_start_and_breaks_at_a_prefill(clock: StepClock, log: Path) -> None:
+    for mode in (ForwardMode.DECODE, ForwardMode.DECODE, ForwardMode.EXTEND, ForwardMode.DECODE, ForwardMode.DECODE):
+        scheduled(clock, batch(mode))
+        time.sleep(0.005)
+    clock.flush()
+    rows = rows_of(log)
+    assert [row.period_us is None for row in rows] == [True, False, True, False]
+    for earlier, later in ((0, 1), (2, 3)):
+        assert rows[later].period_us == (rows[later].monotonic_ns - rows[earlier].monotonic_ns) / 1000
+
+
+def test_a_query_between_two_steps_breaks_the_chain(clock: StepClock, log: Path) -> None:
+    scheduled(clock, batch())
+    clock.break_chain()
+    scheduled(clock, batch())
+    clock.flush()
+    assert [row.period_us for row in rows_of(log)] == [None, None]
+
+
+def test_flushes_append_and_write_the_header_once(clock: StepClock, log: Path) -> None:
+    for expected in (2, 4):
+        scheduled(clock, batch())
+        scheduled(clock, batch())
+        clock.flush()
+        assert (clock.steps_seen, clock.steps_written, len(rows_of(log))) == (expected, expected, expected)
+    clock.flush()
+    assert len(rows_of(log)) == 4
+
+
+def test_nothing_is_kept_of_drafts_of_verification_and_without_a_log(clock: StepClock, log: Path) -> None:
+    clock.around_eager_decode(lambda *_: None, runner(draft=True), batch())
+    clock.around_graph_decode(lambda *_: None, runner(), batch(ForwardMode.TARGET_VERIFY))
+    clock.flush()
+    assert (clock.steps_seen, rows_of(log)) == (0, [])
+    silent = StepClock(None, HEADER)
+    assert silent.around_eager_decode(lambda *_: "logits", runner(), batch()) == "logits"
+    silent.flush()
+    assert (silent.steps_seen, silent.steps_written) == (0, 0)
+
+
+class FakeEvent:
+    """A timing event of a device whose work ends when the test says so."""
+
+    done = False
+    clock_ms = 0.0
+
+    def __init__(self, enable_timing: bool = False) -> None:
+        assert enable_timing
+        self.recorded_ms: float | None = None
+
+    def record(self) -> None:
+        FakeEvent.clock_ms += 1.5
+        self.recorded_ms = FakeEvent.clock_ms
+
+    def query(self) -> bool:
+        return FakeEvent.done
+
+    def synchronize(self) -> None:
+        FakeEvent.done = True
+
+    def elapsed_time(self, end: "FakeEvent") -> float:
+        assert FakeEvent.done, "read before the later event has completed"
+        assert self.recorded_ms is not None
+        assert end.recorded_ms is not None
+        return end.recorded_ms - self.recorded_ms
+
+
+@pytest.fixture
+def fake_events(monkeypatch: pytest.MonkeyPatch) -> type[FakeEvent]:
+    monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
+    FakeEvent.done = False
+    return FakeEvent
+
+
+def replayed(clock: StepClock) -> object:
+    def execute(*_args: object) -> object:
+        return clock.around_graph_replay(lambda *_: "logits", "key", "batch")
+
+    return clock.around_graph_decode(execute, runner(), batch())
+
+
+def test_graph_steps_take_their_time_from_events_around_the_replay(
+    clock: StepClock, log: Path, fake_events: type[FakeEvent]
+) -> None:
+    assert replayed(clock) == "logits"
+    assert replayed(clock) == "logits"
+    assert clock.steps_seen == 2
+    clock.flush()
+    rows = rows_of(log)
+    # 1.5 ms between the two records of a pair; the graph is of 8, the batch of 2.
+    assert [(row.graph_batch, row.real_batch, row.busy_us) for row in rows] == [(8, 2, 1500.0), (8, 2, 1500.0)]
+    assert fake_events.done
+
+
+def test_events_are_reused_once_read(clock: StepClock, fake_events: type[FakeEvent]) -> None:
+    fake_events.done = True
+    for _ in range(5):
+        replayed(clock)
+    assert len(clock._events._free) == 1
+
+
+def test_a_graph_step_without_a_replay_has_no_busy_time(clock: StepClock, log: Path) -> None:
+    clock.around_graph_decode(lambda *_: "logits", runner(), batch())
+    clock.flush()
+    assert [row.busy_us for row in rows_of(log)] == [None]
+
+
+def test_a_replay_outside_a_step_is_not_timed(clock: StepClock, fake_events: type[FakeEvent]) -> None:
+    # Capture and draft graphs replay through the same method.
+    before_ms = fake_events.clock_ms
+    assert clock.around_graph_replay(lambda *_: "logits", "key", "batch") == "logits"
+    assert fake_events.clock_ms == before_ms
+
+
+def test_host_cost_of_the_hooks(clock: StepClock) -> None:
+    forwarded, ran, scheduler = batch(size=16), runner(), SimpleNamespace()
+
+    def work(*_args: object) -> None:
+        """Nothing: what remains is the hook."""
+
+    def cost_ns(step: Callable[[], object]) -> float:
+        samples = []
+        for _ in range(2000):
+            start_ns = time.perf_counter_ns()
+            step()
+            samples.append(time.perf_counter_ns() - start_ns)
+        return statistics.median(samples)
+
+    def hooked() -> None:
+        clock.before_batch(scheduler, forwarded)
+        clock.around_eager_decode(work, ran, forwarded)
+
+    bare_ns, hooked_ns = cost_ns(lambda: work(ran, forwarded)), cost_ns(hooked)
+    print(f"hooks of one step: {(hooked_ns - bare_ns) / 1000:.2f} us median (limit on an idle machine: 20 us)")
+    # A ratio, because the machine may be busy: some tens of plain calls, not some hundreds.
+    assert hooked_ns < 200 * max(bare_ns, 100)
