@@ -13,6 +13,7 @@ EXITS: dict[FailureKind, tuple[int, str]] = {
     "crash_at_start": (3, "simulated: crashed at start"),
     "oom_at_capture": (1, "Exception: Capture cuda graph failed: CUDA out of memory. Tried to allocate 2.00 GiB."),
     "unknown_flag": (2, "launch_server.py: error: unrecognized arguments: --no-such-flag"),
+    "no_plugin": (1, "RuntimeError: SGLANG_PLATFORM='equipoise-cpu' not found in discovered platform plugins"),
     "address_in_use": (1, "[Errno 98] error while attempting to bind on address: address already in use"),
 }
 """Exit status and last line of the failures that end an engine before it listens."""

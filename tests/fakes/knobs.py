@@ -11,6 +11,7 @@ FailureKind = Literal[
     "crash_at_start",  # exits with status 3 before it listens
     "oom_at_capture",  # logs what SGLang logs when graph capture runs out of memory, and exits
     "unknown_flag",  # exits as argparse does
+    "no_plugin",  # logs what SGLang logs on a CPU where the plugin is missing, and exits
     "address_in_use",  # logs what uvicorn logs when its port is taken, and exits
     "hang_at_start",  # never listens, logs nothing
     "no_generation",  # health and info routes answer, generation never does

@@ -210,7 +210,8 @@ class SGLangEngine:
         text = self.tree.log_tail()
         known = logs.known_reason(text)
         because = f": {known.name}: {known.remedy}" if known else ""
-        return EngineFault(self.role, stage, f"the engine {self.tree.exit_text}{because}", text)
+        failed = known.stage if known and known.stage else stage
+        return EngineFault(self.role, failed, f"the engine {self.tree.exit_text}{because}", text)
 
 
 def _without_secrets(variables: dict[str, str]) -> dict[str, str]:

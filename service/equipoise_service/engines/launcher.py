@@ -121,12 +121,14 @@ class SGLangLauncher:
             command,
             datetime.now(UTC).isoformat("T", "milliseconds"),
         )
-        tree = await ProcessTree.spawn(
-            command.argv,
-            process_environment(command, os.environ),
-            start.launch_id,
-            files.log,
-            grace_s=self._limits.stop_grace_s,
+        tree = await _never_lost(
+            ProcessTree.spawn(
+                command.argv,
+                process_environment(command, os.environ),
+                start.launch_id,
+                files.log,
+                grace_s=self._limits.stop_grace_s,
+            )
         )
         client = EngineClient(start.ports.http, request_s=self._limits.request_s)
         return SGLangEngine(launch, tree, client, self._limits)
@@ -156,6 +158,18 @@ class SGLangLauncher:
         if self._leftovers:
             pids = ", ".join(str(process.pid) for process in self._leftovers)
             raise EngineFault(role, "start", f"processes of an earlier engine still run: {pids}; end them first")
+
+
+async def _never_lost(spawn: Coroutine[Any, Any, ProcessTree]) -> ProcessTree:
+    """Wait for a spawn; a process that appears although this task is cancelled meanwhile is ended again."""
+    task = asyncio.ensure_future(spawn)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        if task.exception() is None:
+            await task.result().stop()
+        raise
 
 
 async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:

@@ -19,11 +19,13 @@ class KnownReason(NamedTuple):
         name: Short name, for metrics and tests.
         pattern: What the line looks like.
         remedy: One sentence: what happened and what to do.
+        stage: The stage that failed, where that is not the one in which the engine ended.
     """
 
     name: str
     pattern: re.Pattern[str]
     remedy: str
+    stage: str | None = None
 
 
 KNOWN_REASONS: tuple[KnownReason, ...] = (
@@ -46,6 +48,18 @@ KNOWN_REASONS: tuple[KnownReason, ...] = (
         "unknown_flag",
         re.compile(r"unrecognized arguments?: .*|error: argument [^\n]*: invalid choice: [^\n]*", re.I),
         "this SGLang version does not know a flag of the arm",
+    ),
+    KnownReason(
+        "plugin_missing",
+        # On a CPU SGLang cannot even start without the plugin, so that it never gets to be asked for its attestation.
+        re.compile(r"SGLANG_PLATFORM=\S+ not found in discovered platform plugins"),
+        "the engine cannot attest its arm: the Equipoise plugin is missing from its environment",
+        stage="attest",
+    ),
+    KnownReason(
+        "interpreter_missing",
+        re.compile(r"^supervisor: cannot run ", re.M),
+        "the engine's interpreter cannot be run; EQUIPOISE_ENGINE_PYTHON must name one that has SGLang",
     ),
     KnownReason(
         "module_missing",

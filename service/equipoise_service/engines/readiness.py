@@ -110,4 +110,5 @@ async def _first_generation(engine: SGLangEngine, limits: Limits) -> None:
     except RequestFailed as failed:
         raise engine.fault("start", f"it calls itself healthy, but its first generation failed: {failed}") from failed
     except EngineFault as died:
+        # Its stage is that of an answer to a question; this one belongs to the start.
         raise EngineFault(died.role, "start", died.reason, died.log_tail) from died

@@ -4,7 +4,8 @@ It owns the tree's end. As a sub-reaper it adopts every orphan, so a process tha
 the holder of a parent-death signal it ends the tree when the service dies, even by SIGKILL. It knows nothing about
 engines, ports or logs. Standard library only, so that it starts in a few milliseconds.
 
-Usage: ``supervisor.py PARENT_PID GRACE_S PROGRAM [ARGUMENT ...]``. Exit status: the program's own, or 128 + signal.
+Usage: ``supervisor.py PARENT_PID GRACE_S PROGRAM [ARGUMENT ...]``.
+Exit status: the program's own, 128 + signal, or 127 if it cannot be run.
 """
 
 import ctypes
@@ -18,6 +19,7 @@ from pathlib import Path
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 POLL_S = 0.05
+CANNOT_RUN = 127
 
 
 def prctl(option: int, value: int) -> None:
@@ -76,8 +78,12 @@ class Supervisor:
         """Start the program, wait for its end or for SIGTERM, clear the tree, return the exit status."""
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._on_stop)
-        # preexec_fn is unsafe with threads only; this program has none.
-        main = subprocess.Popen(self.argv, stdin=subprocess.DEVNULL, preexec_fn=_die_with_parent)  # noqa: PLW1509
+        try:
+            # preexec_fn is unsafe with threads only; this program has none.
+            main = subprocess.Popen(self.argv, stdin=subprocess.DEVNULL, preexec_fn=_die_with_parent)  # noqa: PLW1509
+        except OSError as refused:
+            sys.stderr.write(f"supervisor: cannot run {self.argv[0]}: {refused.strerror}\n")
+            return CANNOT_RUN
         while not self.stopping and self.status is None:
             self._reap(main.pid, block=True)
         self._clear(main.pid)

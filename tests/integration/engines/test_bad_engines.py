@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import time
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -17,9 +18,10 @@ import pytest
 from equipoise_evals.model import SamplingPlan
 from equipoise_evals.model.records import StopRecord
 from equipoise_evals.ports import Engine, EngineFault, RequestFailed
+from equipoise_service.engines import EngineEnvironment, SGLangLauncher
 from equipoise_service.engines.engine import SGLangEngine
 from equipoise_service.engines.ports import EnginePorts, PortChooser
-from tests.fakes.launching import ListRecorder, latency_plan
+from tests.fakes.launching import QUICK, ListRecorder, latency_plan
 from tests.integration.engines.conftest import LauncherOf
 
 PROMPT = "Question: How many?\nAnswer:"
@@ -48,6 +50,7 @@ class Case(NamedTuple):
         Case("address_in_use", "start", "address_in_use", 8),
         Case("hang_at_start", "start", "log has not grown for 5 s", 10),
         Case("no_generation", "start", "no generation came within 3 s", 8),
+        Case("no_plugin", "attest", "Equipoise plugin is missing from its environment", 4),
         Case("wrong_model", "attest", "expected model '/simulated/model', the engine serves '/another/model'", 6),
         Case("wrong_arm", "attest", "expected arm 'baseline', attested 'upstream'", 6),
         Case("no_attestation", "attest", "plugin is missing", 6),
@@ -306,7 +309,7 @@ async def test_what_cannot_be_ended_is_named_and_blocks_the_next_start(
     await asyncio.wait({tree.exit})
 
 
-async def test_an_interpreter_that_is_not_there_is_named(launcher_of: LauncherOf) -> None:
+async def test_an_unknown_engine_environment_is_named(launcher_of: LauncherOf) -> None:
     plan = latency_plan()
     arm = plan.arms.baseline.model_copy(update={"engine": "other"})
     plan = latency_plan(plan.arms.model_copy(update={"baseline": arm}))
@@ -314,3 +317,14 @@ async def test_an_interpreter_that_is_not_there_is_named(launcher_of: LauncherOf
     with pytest.raises(EngineFault, match="no engine environment is called 'other'; there are: default"):
         async with launcher_of().launch_pair(plan, 1, ("A", "B")):
             pytest.fail("there is no such environment")
+
+
+async def test_an_interpreter_that_is_not_there_is_named(recorder: ListRecorder, tmp_path: Path) -> None:
+    environment = EngineEnvironment("default", Path("/no/such/python"), device="cpu")
+    launcher = SGLangLauncher({"default": environment}, recorder, tmp_path, QUICK)
+
+    with pytest.raises(EngineFault, match="interpreter_missing") as caught:
+        async with launcher.launch_pair(latency_plan(), 1, ("A", "B")):
+            pytest.fail("there is no such interpreter")
+
+    assert "/no/such/python" in caught.value.log_tail

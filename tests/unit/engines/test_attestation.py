@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import JsonValue
 
 from equipoise_evals.model import ArmSpec, ModelRef, ScratchPolicy
 from equipoise_service.engines.attestation import AttestationError, Expected, attested, reported
@@ -71,7 +72,7 @@ def test_all_points_are_listed_at_once() -> None:
 
 
 @pytest.mark.parametrize("states", [None, [], [{}], [{"equipoise": None}], "nonsense"])
-def test_silence_proves_nothing(states: object) -> None:
+def test_silence_proves_nothing(states: JsonValue) -> None:
     with pytest.raises(AttestationError, match="plugin is missing"):
         attested(expected(), {**SERVER, "internal_states": states}, MODEL)
 
