@@ -78,7 +78,7 @@ async def serving(settings: Settings, listening: Listening) -> None:
 async def running_server(
     settings: Settings, listening: Listening, url: str | None, launcher_factory: LauncherFactory | None = None
 ) -> AsyncIterator["asyncio.Task[None]"]:
-    """Serve while the context lasts; ready to answer inside it.
+    """Serve while the context lasts; ready to answer inside it. The socket is closed afterwards in any case.
 
     Args:
         settings: The operator's decisions.
@@ -90,23 +90,23 @@ async def running_server(
         DataInUse: Another service holds the data folder.
         ServerError: The service did not start; its log says why.
     """
-    if (holder := holder_of(settings.data)) is not None:
-        raise DataInUse(settings.data, f"process {holder.pid}")
-    config = uvicorn.Config(
-        create_app(settings, launcher_factory, url),
-        log_config=None,
-        access_log=False,
-        timeout_graceful_shutdown=GRACE_S,
-    )
-    server = Server(config)
-    task = asyncio.create_task(server.serve(sockets=[listening.socket]), name="http")
-    try:
-        while not server.started and not task.done():
-            await asyncio.sleep(0.01)
-        if task.done():
-            raise ServerError("the service did not start; the log above says why")
-        yield task
-    finally:
-        server.should_exit = True
-        await asyncio.wait({task})
-        listening.socket.close()
+    with contextlib.closing(listening.socket):
+        if (holder := holder_of(settings.data)) is not None:
+            raise DataInUse(settings.data, f"process {holder.pid}")
+        config = uvicorn.Config(
+            create_app(settings, launcher_factory, url),
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=GRACE_S,
+        )
+        server = Server(config)
+        task = asyncio.create_task(server.serve(sockets=[listening.socket]), name="http")
+        try:
+            while not server.started and not task.done():
+                await asyncio.sleep(0.01)
+            if task.done():
+                raise ServerError("the service did not start; the log above says why")
+            yield task
+        finally:
+            server.should_exit = True
+            await asyncio.wait({task})

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 import psutil
@@ -19,43 +19,71 @@ from equipoise_service.store import Store
 
 ROOT = Path(__file__).resolve().parents[3]
 QUICK = [
-    "--parts", "latency", "--pairs-max", "3", "--quads", "1", "--steps-per-block", "16", "--batch-sizes", "1,4",
+    "--parts", "latency", "--pairs-max", "1", "--quads", "1", "--steps-per-block", "16", "--batch-sizes", "1,4",
     "--primary-batch", "4",
 ]  # fmt: skip
 
-Environment = Callable[..., dict[str, str]]
+Command = Callable[..., int]
 
 
-@pytest.fixture
-def environment(tmp_path: Path) -> Environment:
+def variables_of(folder: Path, **knobs: object) -> dict[str, str]:
     """Variables of a service over simulated engines; knobs become ``EQUIPOISE_SIM``."""
-
-    def variables(**knobs: object) -> dict[str, str]:
-        return {
-            "EQUIPOISE_DATA": str(tmp_path / "data"),
-            "EQUIPOISE_CACHE": str(tmp_path / "cache"),
-            "EQUIPOISE_DEVICE": "simulated",
-            "EQUIPOISE_ENGINE_MODULE": "tests.fakes.simulated_engine",
-            "EQUIPOISE_PLUGIN_PATH": str(ROOT),
-            "EQUIPOISE_ENGINE_VARIABLES": json.dumps({"EQUIPOISE_SIM": json.dumps(knobs)}),
-            "EQUIPOISE_PORT": "0",
-        }
-
-    return variables
+    return {
+        "EQUIPOISE_DATA": str(folder / "data"),
+        "EQUIPOISE_CACHE": str(folder / "cache"),
+        "EQUIPOISE_DEVICE": "simulated",
+        "EQUIPOISE_ENGINE_MODULE": "tests.fakes.simulated_engine",
+        "EQUIPOISE_PLUGIN_PATH": str(ROOT),
+        "EQUIPOISE_ENGINE_VARIABLES": json.dumps({"EQUIPOISE_SIM": json.dumps(knobs)}),
+        "EQUIPOISE_PORT": "0",
+    }
 
 
-@pytest.fixture
-def equipoise(monkeypatch: pytest.MonkeyPatch, environment: Environment) -> Callable[..., int]:
-    """Run a command in this process and return its exit code."""
+def command_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Runs a command in this process over a data folder and returns its exit code."""
 
     def run(*arguments: str, **knobs: object) -> int:
         for name in [name for name in os.environ if name.startswith("EQUIPOISE_")]:
             monkeypatch.delenv(name)
-        for name, value in environment(**knobs).items():
+        for name, value in variables_of(folder, **knobs).items():
             monkeypatch.setenv(name, value)
         return main(arguments)
 
     return run
+
+
+@pytest.fixture
+def equipoise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Runs a command over a data folder of this test's own."""
+    return command_in(tmp_path, monkeypatch)
+
+
+class Blocked(NamedTuple):
+    """A finished comparison that blocks, what the command printed, and the folder it is in."""
+
+    id: str
+    out: str
+    folder: Path
+
+
+@pytest.fixture(scope="module")
+def blocked(tmp_path_factory: pytest.TempPathFactory) -> Blocked:
+    folder = tmp_path_factory.mktemp("blocked")
+    environment = clean_environment() | variables_of(folder, effect={"persistent": 0.05})
+    command = [sys.executable, "-m", "equipoise_service", "compare", "m", *QUICK, "--pairs-max", "3"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    return Blocked(id_in(done.stderr), done.stdout, folder)
+
+
+@pytest.fixture
+def beside(blocked: Blocked, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Runs a command over the data folder of the finished comparison."""
+    return command_in(blocked.folder, monkeypatch)
+
+
+def clean_environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("EQUIPOISE_")}
 
 
 def engines_below(folder: Path) -> list[int]:
@@ -74,49 +102,48 @@ def id_in(text: str) -> str:
     return text.split("comparison ", 1)[1][:36]
 
 
-def test_a_slower_candidate_blocks_and_everything_about_it_can_be_had_again(
-    equipoise: Callable[..., int], capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    assert equipoise("compare", "m", *QUICK, effect={"persistent": 0.05}) == 1
-    shown = capsys.readouterr()
-    assert "Block" in shown.out
-    assert "slower" in shown.out
-    comparison_id = id_in(shown.err)
+def test_a_slower_candidate_blocks(blocked: Blocked) -> None:
+    assert "Block" in blocked.out
+    assert "slower" in blocked.out
 
-    assert equipoise("judge", comparison_id, "--check") == 0
+
+def test_judging_again_gives_the_stored_bytes(
+    blocked: Blocked, beside: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert beside("judge", blocked.id, "--check") == 0
     judged = capsys.readouterr()
     assert json.loads(judged.out)["overall"]["word"] == "block"
     assert "equal to the stored verdict" in judged.err
-    database = Store.open(f"sqlite:///{tmp_path / 'data' / 'equipoise.db'}")
-    stored = database.comparisons.get(comparison_id)
+    store = Store.open(f"sqlite:///{blocked.folder / 'data' / 'equipoise.db'}")
+    stored = store.comparisons.get(blocked.id)
+    store.database.close()
     assert stored is not None
     assert judged.out == f"{stored.verdict}\n"
-    database.database.close()
 
-    assert equipoise("report", comparison_id) == 0
+
+def test_reports_by_id(blocked: Blocked, beside: Command, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert beside("report", blocked.id) == 0
     assert capsys.readouterr().out.startswith("# Block: m\n")
-    assert equipoise("report", comparison_id, "--format", "csv", "--output", str(tmp_path / "r.csv")) == 0
+    assert beside("report", blocked.id, "--format", "csv", "--output", str(tmp_path / "r.csv")) == 0
     assert (tmp_path / "r.csv").read_text().startswith("comparison_id,model,verdict,")
+    assert beside("report", "01890000-0000-7000-8000-000000000000") == 3
+    assert "there is no comparison" in capsys.readouterr().err
 
 
-def test_a_half_that_was_left_out_is_undecided(
-    equipoise: Callable[..., int], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_half_that_was_left_out_is_undecided(equipoise: Command, capsys: pytest.CaptureFixture[str]) -> None:
     assert equipoise("compare", "m", *QUICK, "--json", effect={"persistent": -0.05}) == 2
     view = json.loads(capsys.readouterr().out)
     assert (view["status"], view["verdict"]["overall"]["word"]) == ("succeeded", "inconclusive")
 
 
-def test_the_same_arm_on_both_sides_is_inactive(
-    equipoise: Callable[..., int], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_same_arm_on_both_sides_is_inactive(equipoise: Command, capsys: pytest.CaptureFixture[str]) -> None:
     same = '{"scratch": "persistent"}'
     assert equipoise("compare", "m", *QUICK, "--baseline", same, "--candidate", same) == 2
     assert "Treatment inactive" in capsys.readouterr().out
 
 
 def test_an_engine_that_does_not_start_is_an_error_with_its_log(
-    equipoise: Callable[..., int], capsys: pytest.CaptureFixture[str], tmp_path: Path
+    equipoise: Command, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert equipoise("compare", "m", *QUICK, failures=[{"kind": "crash_at_start", "role": "B"}]) == 3
     said = capsys.readouterr().err
@@ -141,14 +168,14 @@ def test_an_engine_that_does_not_start_is_an_error_with_its_log(
     ],
 )
 def test_wrong_use_is_64(
-    equipoise: Callable[..., int], capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
+    equipoise: Command, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
 ) -> None:
     assert equipoise(*arguments) == 64
     assert says in capsys.readouterr().err
 
 
 def test_a_request_can_come_from_a_file_and_options_win(
-    equipoise: Callable[..., int], capsys: pytest.CaptureFixture[str], tmp_path: Path
+    equipoise: Command, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     file = tmp_path / "request.json"
     file.write_text('{"model": "from-file", "preset": "persistent-buffer", "pairs_max": 0}')
@@ -168,13 +195,13 @@ def test_an_unusable_setting_stops_every_command(
     assert "EQUIPOISE_PORT" in capsys.readouterr().err
 
 
-def test_nobody_at_the_address_is_an_error(equipoise: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+def test_nobody_at_the_address_is_an_error(equipoise: Command, capsys: pytest.CaptureFixture[str]) -> None:
     assert equipoise("compare", "m", "--url", "http://127.0.0.1:9") == 3
     assert "cannot reach the service" in capsys.readouterr().err
 
 
 def test_a_crash_of_ours_is_never_a_verdict(
-    equipoise: Callable[..., int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    equipoise: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def crash(*_: object) -> None:
         raise ZeroDivisionError
@@ -185,27 +212,28 @@ def test_a_crash_of_ours_is_never_a_verdict(
 
 
 def test_records_that_give_another_verdict_fail_the_check(
-    equipoise: Callable[..., int], capsys: pytest.CaptureFixture[str], tmp_path: Path
+    blocked: Blocked, beside: Command, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    assert equipoise("compare", "m", *QUICK, effect={"persistent": 0.05}) == 1
-    comparison_id = id_in(capsys.readouterr().err)
-    with Serving(tmp_path, {}) as served:
-        document = served.get(f"/comparisons/{comparison_id}/records")
+    with Serving(blocked.folder, {}) as serving:
+        document = serving.get(f"/comparisons/{blocked.id}/records")
+        assert beside("judge", blocked.id, "--url", serving.url, "--check") == 0
+        assert beside("report", blocked.id, "--url", serving.url) == 0
+        assert "# Block: m" in capsys.readouterr().out
     file = tmp_path / "records.json"
     file.write_text(json.dumps(document))
-    assert equipoise("judge", str(file), "--check") == 0
+    assert beside("judge", str(file), "--check") == 0
     document["verdict"]["headline"] = "Ship it."
     file.write_text(json.dumps(document))
-    assert equipoise("judge", str(file)) == 0
-    assert equipoise("judge", str(file), "--check") == 3
+    assert beside("judge", str(file)) == 0
+    assert beside("judge", str(file), "--check") == 3
     assert "not the stored verdict" in capsys.readouterr().err
     document["verdict"] = None
     file.write_text(json.dumps(document))
-    assert equipoise("judge", str(file), "--check") == 3
+    assert beside("judge", str(file), "--check") == 3
     assert "no stored verdict" in capsys.readouterr().err
 
 
-def test_doctor_finds_nothing_wrong_here(equipoise: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_finds_nothing_wrong_here(equipoise: Command, capsys: pytest.CaptureFixture[str]) -> None:
     assert equipoise("doctor", "--json") == 0
     found = {finding["name"]: finding for finding in json.loads(capsys.readouterr().out)}
     assert found["engine environment"]["state"] == "ok"
@@ -221,10 +249,8 @@ class Serving:
     def __init__(self, tmp_path: Path, variables: dict[str, str]) -> None:
         self._folder = tmp_path
         self._environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith("EQUIPOISE_")},
-            "EQUIPOISE_DATA": str(tmp_path / "data"),
-            "EQUIPOISE_DEVICE": "simulated",
-            "EQUIPOISE_PORT": "0",
+            **clean_environment(),
+            **variables_of(tmp_path),
             **variables,
         }
         self.process: subprocess.Popen[bytes] | None = None
@@ -263,9 +289,9 @@ class Serving:
 
 
 @pytest.fixture
-def slow(environment: Environment, tmp_path: Path) -> Iterator[dict[str, str]]:
+def slow(tmp_path: Path) -> Iterator[dict[str, str]]:
     """Engines so slow that there is time to kill something."""
-    yield environment(time_scale=20.0)
+    yield variables_of(tmp_path, time_scale=20.0)
     assert engines_below(tmp_path) == []
 
 
@@ -293,7 +319,7 @@ def test_a_killed_service_loses_nothing_and_leaves_nothing(tmp_path: Path, slow:
 
 
 def test_an_interrupted_command_cancels_its_comparison(tmp_path: Path, slow: dict[str, str]) -> None:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("EQUIPOISE_")} | slow
+    environment = clean_environment() | slow
     command = [
         sys.executable,
         "-m",
@@ -316,13 +342,12 @@ def test_an_interrupted_command_cancels_its_comparison(tmp_path: Path, slow: dic
 
 
 def test_compare_uses_the_service_that_runs(
-    tmp_path: Path, environment: Environment, equipoise: Callable[..., int], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, equipoise: Command, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with Serving(tmp_path, environment(effect={"persistent": 0.05})) as serving:
-        assert equipoise("compare", "m", *QUICK) == 1
+    with Serving(tmp_path, {}) as serving:
+        assert equipoise("compare", "m", *QUICK) == 2
         said = capsys.readouterr().err
         assert f"using the service that runs at {serving.url}" in said
         assert serving.get(f"/comparisons/{id_in(said)}")["status"] == "succeeded"
-        assert equipoise("report", id_in(said), "--url", serving.url) == 0
         assert equipoise("serve") == 3
         assert "is in use by process" in capsys.readouterr().err
