@@ -1,6 +1,7 @@
 """GSM8K from the Hugging Face hub, by ``datasets``, at a fixed commit. Nothing is taken that is not that commit."""
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
@@ -8,7 +9,6 @@ from typing import cast
 import httpx2
 
 from equipoise_evals.gsm8k.question_set import (
-    EmptySet,
     HubUnavailable,
     QuestionSet,
     Split,
@@ -39,10 +39,13 @@ def load_hub(revision: str = PINNED, *, cache: Path | None = None) -> QuestionSe
         cache: Folder that ``datasets`` caches in; None is its own default.
 
     Raises:
-        HubUnavailable: It is not cached and the hub cannot be reached, or refuses, or lacks this commit.
+        HubUnavailable: It is not cached and the hub cannot be reached, or refuses, or lacks this commit; or what came
+            cannot be read, as a split without rows.
         CorruptLine: A row is no question.
-        EmptySet: A split has no row.
+        ValueError: ``revision`` is no whole commit.
     """
+    if not re.fullmatch("[0-9a-f]{40}", revision):
+        raise ValueError(f"revision {revision!r} is no commit of 40 hexadecimal digits")
     rows = _rows(revision, cache)
     test, test_sha256 = _questions(rows["test"], "test")
     train, train_sha256 = _questions(rows["train"], "train")
@@ -75,7 +78,7 @@ def _rows(revision: str, cache: Path | None) -> dict[Split, Sequence[Row]]:
         ) from unreachable
     except (DatasetsError, httpx2.HTTPError, OSError) as broken:
         raise HubUnavailable(
-            NAME, revision, f"could not be downloaded whole ({broken}); ask again to continue"
+            NAME, revision, f"could not be downloaded and read ({broken}); ask again to continue"
         ) from broken
 
 
@@ -88,6 +91,4 @@ def _questions(rows: Sequence[Row], split: Split) -> tuple[tuple[Question, ...],
     for place, row in enumerate(rows):
         questions.append(parse_row(row, place, path))
         digest.update(canonical_line(row["question"], row["answer"]))
-    if not questions:
-        raise EmptySet(path)
     return tuple(questions), digest.hexdigest()
