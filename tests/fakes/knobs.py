@@ -14,6 +14,7 @@ FailureKind = Literal[
     "no_plugin",  # logs what SGLang logs on a CPU where the plugin is missing, and exits
     "address_in_use",  # logs what uvicorn logs when its port is taken, and exits
     "hang_at_start",  # never listens, logs nothing
+    "logs_for_ever",  # never listens, but logs a line every 50 ms
     "no_generation",  # health and info routes answer, generation never does
     "wrong_model",  # serves another model than it was told
     "wrong_arm",  # attests another arm

@@ -61,7 +61,7 @@ class SGLangLauncher:
     ) -> None:
         self._environments = environments
         self._recorder = recorder
-        self._work_dir = work_dir
+        self._work_dir = work_dir.resolve()
         self._limits = limits or Limits()
         self.ports = PortChooser()
         self._leftovers: list[psutil.Process] = []

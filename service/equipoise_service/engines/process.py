@@ -54,7 +54,7 @@ class ProcessTree:
     async def spawn(
         cls, argv: Sequence[str], environment: Mapping[str, str], launch_id: str, log: Path, *, grace_s: float
     ) -> "ProcessTree":
-        """Start ``argv`` under a supervisor in its own session; stdout and stderr go to ``log``.
+        """Start ``argv`` under a supervisor in its own session and in the log's folder; its output goes to ``log``.
 
         Args:
             argv: The program and its arguments; there is no shell.
@@ -72,6 +72,7 @@ class ProcessTree:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=stream,
                 stderr=stream,
+                cwd=log.parent,  # `python -m` puts the working directory on the path; nothing there may shadow a module
                 start_new_session=True,
             )
         return cls(process, launch_id, log, grace_s)

@@ -44,10 +44,11 @@ class LauncherOf:
         self.work_dir = work_dir
         self.recorder = recorder
         self.ports = RememberedPorts()
+        self.limits = QUICK
 
     def __call__(self, **knobs: object) -> SGLangLauncher:
         """A launcher."""
-        launcher = SGLangLauncher({"default": simulated_environment(knobs)}, self.recorder, self.work_dir, QUICK)
+        launcher = SGLangLauncher({"default": simulated_environment(knobs)}, self.recorder, self.work_dir, self.limits)
         launcher.ports = self.ports
         return launcher
 

@@ -4,6 +4,7 @@ That nothing is left is asserted by the fixture behind ``launcher_of``, over the
 """
 
 import asyncio
+import dataclasses
 import os
 import signal
 import socket
@@ -70,6 +71,26 @@ async def test_an_engine_that_never_becomes_ready(launcher_of: LauncherOf, recor
     stops = [record for record in recorder.kept if isinstance(record, StopRecord)]
     assert stops
     assert all(stop.role == "A" and stop.clean for stop in stops)
+
+
+async def test_a_start_that_logs_for_ever_ends_at_the_hard_limit(launcher_of: LauncherOf) -> None:
+    # A4-15 (a): progress alone does not make it ready.
+    launcher_of.limits = dataclasses.replace(QUICK, start_s=6)
+    launcher = launcher_of(failures=[{"kind": "logs_for_ever"}])
+
+    with pytest.raises(EngineFault, match="not ready after 6 s, though its log still grows"):
+        async with launcher.launch_pair(latency_plan(), 1, ("A", "B")):
+            pytest.fail("the pair must not start")
+
+
+async def test_unequal_kv_pools_are_refused(launcher_of: LauncherOf) -> None:
+    pair = latency_plan().arms
+    smaller = pair.candidate.model_copy(update={"flags": (*pair.candidate.flags, "--max-total-tokens", "8192")})
+    plan = latency_plan(pair.model_copy(update={"candidate": smaller}))
+
+    with pytest.raises(EngineFault, match=r"KV pools differ: \{'A': 16384, 'B': 8192\} tokens"):
+        async with launcher_of().launch_pair(plan, 1, ("A", "B")):
+            pytest.fail("the pools differ")
 
 
 async def test_the_first_engine_is_stopped_when_the_second_does_not_start(
@@ -250,9 +271,10 @@ async def test_sigkill_from_outside_is_noticed_at_once(launcher_of: LauncherOf, 
         async with launcher.launch_pair(latency_plan(), 1, ("A", "B")) as engines:
             running = asyncio.ensure_future(engines["A"].decode(16, 16, 4000, seed=1))
             await asyncio.sleep(0.3)
-            for process in sglang(engines["A"]).tree.members():
-                if ("supervisor.py" in " ".join(process.cmdline())) == (victim == "supervisor"):
-                    process.kill()
+            members = {process: " ".join(process.cmdline()) for process in sglang(engines["A"]).tree.members()}
+            doomed = [one for one, line in members.items() if ("supervisor.py" in line) == (victim == "supervisor")]
+            for process in doomed:
+                process.kill()
             killed_s.append(time.monotonic())
             await running
 
