@@ -25,11 +25,10 @@ class Interval(NamedTuple):
 
 def count(value: float, name: str) -> int:
     """Return a count as a plain ``int``; refuse negative and fractional numbers."""
-    whole = int(value)
-    if whole != value or whole < 0:
+    if not (value >= 0 and value < math.inf and int(value) == value):
         msg = f"{name} is a count of questions or launches, so {value!r} is refused"
         raise ValueError(msg)
-    return whole
+    return int(value)
 
 
 def open_unit(value: float, name: str) -> float:

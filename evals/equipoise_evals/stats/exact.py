@@ -20,6 +20,10 @@ MOST_FLIPS = 40
 """Non-zero differences that are enumerated (two halves of 2^20 sums); above, the clustered interval serves."""
 
 
+_FAR_T = 100.0
+"""Critical values beyond which a noncentral t is its noncentrality over chi to 1e-4, and SciPy takes minutes."""
+
+
 class SignFlip(NamedTuple):
     """Exact sign-flip test of a sum; of ``total`` sign patterns ``count_ge`` have a sum at least as large."""
 
@@ -146,7 +150,11 @@ def detectable_log_ratio(sd: float, pairs: int, confidence: float = 0.95, power:
         msg = f"a detectable effect needs a launch SD and at least 2 pairs, not {sd!r} and {n}"
         raise ValueError(msg)
     critical = -float(special.stdtrit(n - 1, tail))
-    return float(special.nctdtrinc(n - 1, 1.0 - power, critical)) * float(sd) / math.sqrt(n)
+    if critical > _FAR_T:
+        noncentrality = critical * math.sqrt(float(special.chdtri(n - 1, 1.0 - power)) / (n - 1))
+    else:
+        noncentrality = float(special.nctdtrinc(n - 1, 1.0 - power, critical))
+    return noncentrality * float(sd) / math.sqrt(n)
 
 
 def _paired_variance(between: float, within: tuple[float, float], passes: int) -> float:

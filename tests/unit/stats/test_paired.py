@@ -64,7 +64,7 @@ def test_mcnemar_edges() -> None:
     assert all(type(value) is float for value in mcnemar(np.int64(3), np.int64(9)))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("b", "c"), [(-1, 2), (1, -2), (1.5, 2)])
+@pytest.mark.parametrize(("b", "c"), [(-1, 2), (1, -2), (1.5, 2), (math.nan, 1), (math.inf, 1)])
 def test_mcnemar_refuses(b: float, c: float) -> None:
     with pytest.raises(ValueError, match="count"):
         mcnemar(b, c)  # type: ignore[arg-type]
