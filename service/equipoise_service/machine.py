@@ -66,7 +66,10 @@ class Machine:
         if backends is None:
             raise NoEngine("EQUIPOISE_ENGINE_PYTHON is not set and this is no checkout, so there is no engine to start")
         built = engine_environment_path(settings.cache, backends / "engine.lock") / "bin" / "python"
-        return built, settings.plugin_path or plugin_path(settings.cache, backends)
+        plugin = settings.plugin_path or plugin_path(settings.cache, backends)
+        if not plugin.is_dir():
+            raise NoEngine(f"the plugin is not built from the source as it is now ({plugin}); `make setup` builds it")
+        return built, plugin
 
     def model(self, name: str) -> ModelRef:
         """The model with its files on this machine; blocks while it downloads.

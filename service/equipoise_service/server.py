@@ -35,12 +35,19 @@ class Listening(NamedTuple):
 
 
 class Server(uvicorn.Server):
-    """uvicorn that leaves signals to whoever runs it."""
+    """uvicorn that leaves signals, and the decision to end the process, to whoever runs it."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Capture none."""
         yield
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until ``should_exit``; raises ``ServerError`` where uvicorn would end the process."""
+        try:
+            await super().serve(sockets)
+        except SystemExit as ended:
+            raise ServerError("the service did not start; the log above says why") from ended
 
 
 def bind(host: str, port: int) -> Listening:
@@ -105,7 +112,7 @@ async def running_server(
             while not server.started and not task.done():
                 await asyncio.sleep(0.01)
             if task.done():
-                raise ServerError("the service did not start; the log above says why")
+                task.result()
             yield task
         finally:
             server.should_exit = True

@@ -5,15 +5,12 @@ from typing import Any, Literal
 from fastapi import APIRouter
 from fastapi.responses import StreamingResponse
 
-from equipoise_evals.model import Frozen, Plan, Verdict
 from equipoise_service.api.dependencies import TheComparison, TheService
 from equipoise_service.api.problems import document
 from equipoise_service.interchange import RecordsDocument, records_text
-from equipoise_service.report import Report
+from equipoise_service.schemas import schema_of
 
 router = APIRouter(tags=["records"], responses=document(422))
-
-SCHEMAS: dict[str, type[Frozen]] = {"records": RecordsDocument, "plan": Plan, "verdict": Verdict, "report": Report}
 
 
 @router.get(
@@ -32,4 +29,4 @@ def read_records(stored: TheComparison, service: TheService) -> StreamingRespons
 @router.get("/schemas/{name}.json", responses=document(404))
 def read_schema(name: Literal["records", "plan", "verdict", "report"]) -> dict[str, Any]:
     """JSON Schema of a published document."""
-    return SCHEMAS[name].model_json_schema(mode="serialization")
+    return schema_of(name)

@@ -12,7 +12,8 @@ from equipoise_service.cli.options import Url
 
 
 def compare(  # noqa: PLR0913, PLR0917 - one parameter an option, one option a field of the request
-    model: Annotated[str, typer.Argument(help="Hub id, folder, or `embedded`.")] = "embedded",
+    model: Annotated[str | None, typer.Argument(help="Hub id, folder, or `embedded` (the default).")] = None,
+    model_option: Annotated[str | None, typer.Option("--model", help="The same as MODEL.")] = None,
     url: Url = None,
     preset: Annotated[str | None, typer.Option(help="Pair of arms to start from.")] = None,
     baseline: Annotated[str | None, typer.Option(metavar="JSON", help="Changes to the baseline arm.")] = None,
@@ -40,8 +41,11 @@ def compare(  # noqa: PLR0913, PLR0917 - one parameter an option, one option a f
     Uses the service at --url, else the one that runs in the data folder, else a private one for this comparison.
     """
     given = dict(locals())
-    for name in ("url", "request", "as_json"):
+    for name in ("url", "request", "as_json", "model_option"):
         del given[name]
+    if model is not None and model_option is not None:
+        raise CommandError("the model is named twice", ExitCode.USAGE)
+    given["model"] = model or model_option
     body = body_of(given, request)
     from equipoise_service.cli.comparing import compare_and_show
 
@@ -50,12 +54,8 @@ def compare(  # noqa: PLR0913, PLR0917 - one parameter an option, one option a f
 
 def body_of(options: dict[str, Any], request: Path | None) -> dict[str, Any]:
     """The request: the file's fields, then the options that were given."""
-    body: dict[str, Any] = {}
-    if request is not None:
-        body = _object(request.read_text(), str(request))
-    for name, value in options.items():
-        if value is not None and not (name == "model" and "model" in body and value == "embedded"):
-            body[name] = value
+    body = {} if request is None else _object(request.read_text(), str(request))
+    body = {"model": "embedded"} | body | {name: value for name, value in options.items() if value is not None}
     for name in ("baseline", "candidate"):
         if isinstance(body.get(name), str):
             body[name] = _object(body[name], f"--{name}")

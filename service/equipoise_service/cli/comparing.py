@@ -10,7 +10,7 @@ from typing import Any
 import typer
 from rich.console import Console
 
-from equipoise_evals.model import Verdict
+from equipoise_evals.model import Plan, Verdict
 from equipoise_service.cli.client import ApiClient
 from equipoise_service.cli.display import LiveProgress, show_verdict
 from equipoise_service.cli.exit_codes import OF_VERDICT, CommandError
@@ -24,10 +24,12 @@ async def compare_and_show(body: dict[str, Any], url: str | None, as_json: bool)
     console = Console(stderr=True)
     async with _service(url, console) as address, ApiClient(address) as client:
         comparison_id = await client.submit(body)
-        console.print(f"comparison {comparison_id}, page {address}/comparisons/{comparison_id}/page", highlight=False)
+        console.print(f"comparison {comparison_id}", highlight=False)
         await _watch(client, comparison_id, console)
         view = await client.comparison(comparison_id)
-    return _ended(view, as_json)
+    code = _ended(view, as_json)
+    console.print(f"equipoise report {comparison_id} prints all of it", highlight=False, style="dim")
+    return code
 
 
 @contextlib.asynccontextmanager
@@ -74,7 +76,7 @@ def _ended(view: dict[str, Any], as_json: bool) -> int:
         raise CommandError(error_text(view))
     verdict = Verdict.model_validate(view["verdict"])
     if not as_json:
-        show_verdict(Console(), verdict)
+        show_verdict(Console(), verdict, Plan.model_validate(view["plan"]))
     return OF_VERDICT[verdict.overall.word]
 
 

@@ -9,11 +9,12 @@ from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from equipoise_evals.model import Verdict
+from equipoise_evals.model import AccuracyVerdict, LatencyVerdict, Metric, Plan, TreatmentEvidence, Verdict
 from equipoise_service.cli.client import Happened
 from equipoise_service.report.markdown import interval_text, title
-from equipoise_service.report.tables import METRIC_NAMES, contrasts, treatment_counts
+from equipoise_service.report.tables import contrasts, treatment_counts
 
+CLOCKS: dict[Metric, str] = {"busy": "busy", "period": "period", "client_tpot": "client"}
 COLOURS = {"ship": "green", "neutral": "green", "block": "red", "invalid": "red"}
 
 
@@ -63,45 +64,48 @@ class LiveProgress:
         self._stage = stage
 
 
-def show_verdict(console: Console, verdict: Verdict) -> None:
-    """The verdict card and its numbers."""
+def show_verdict(console: Console, verdict: Verdict, plan: Plan) -> None:
+    """The verdict card, its numbers, and on what they rest. Fits 80 columns."""
     sentences = (verdict.headline, f"How sure: {verdict.how_sure}", f"What to do: {verdict.what_to_do}")
     colour = COLOURS.get(verdict.overall.word, "yellow")
     console.print(Panel("\n".join(map(escape, sentences)), title=title(verdict), border_style=colour))
     if verdict.latency is not None:
-        console.print(_latency(verdict))
+        console.print(_latency(verdict.latency))
     if verdict.accuracy is not None:
-        console.print(_accuracy(verdict))
+        console.print(_accuracy(verdict.accuracy))
     if verdict.treatment is not None:
-        console.print(_treatment(verdict))
+        console.print(_treatment(verdict, verdict.treatment))
+    console.print(f"\n{_basis(plan)}", style="dim")
 
 
-def _latency(verdict: Verdict) -> Table:
-    assert verdict.latency is not None  # noqa: S101 - asked by the caller
-    evidence = verdict.latency.evidence
-    table = Table(title=f"latency: {verdict.latency.word} (margin ±{evidence.margin:.2%})")
-    for column in ("batch", "clock", "decides", "effect", "interval (level)", "baseline us", "candidate us", "pairs"):
-        table.add_column(column)
+def _table(heading: str, *columns: str) -> Table:
+    table = Table(title=heading, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
+    for column in columns:
+        table.add_column(column, no_wrap=True)
+    return table
+
+
+def _latency(latency: LatencyVerdict) -> Table:
+    evidence = latency.evidence
+    heading = f"\nlatency: {latency.word} (margin ±{evidence.margin:.2%}, {evidence.look} launch pairs)"
+    table = _table(heading, "batch", "clock", "decides", "effect", "interval (level)", "step time, us")
     for part, contrast in contrasts(evidence):
         table.add_row(
             str(contrast.batch),
-            METRIC_NAMES[contrast.metric],
+            CLOCKS[contrast.metric],
             part,
             f"{100 * contrast.effect:+.2f} %",
             interval_text(contrast.interval),
-            f"{contrast.baseline_us:.1f}",
-            f"{contrast.candidate_us:.1f}",
-            str(contrast.pairs),
+            f"{contrast.baseline_us:.0f} → {contrast.candidate_us:.0f}",
         )
     return table
 
 
-def _accuracy(verdict: Verdict) -> Table:
-    assert verdict.accuracy is not None  # noqa: S101 - asked by the caller
-    evidence = verdict.accuracy.evidence
-    table = Table(title=f"accuracy: {verdict.accuracy.word.replace('_', ' ')} (margin {evidence.margin_pp:g} pp)")
-    for column in ("difference", "interval (level)", "right in both", "only baseline", "only candidate", "neither"):
-        table.add_column(column)
+def _accuracy(accuracy: AccuracyVerdict) -> Table:
+    evidence = accuracy.evidence
+    word = accuracy.word.replace("_", " ")
+    heading = f"\naccuracy: {word} (margin {evidence.margin_pp:g} pp; right in both arms, in one, in neither)"
+    table = _table(heading, "difference", "interval (level)", "both", "only A", "only B", "neither")
     interval = evidence.interval_pp
     table.add_row(
         f"{evidence.difference_pp:+.2f} pp",
@@ -114,12 +118,20 @@ def _accuracy(verdict: Verdict) -> Table:
     return table
 
 
-def _treatment(verdict: Verdict) -> Table:
-    assert verdict.treatment is not None  # noqa: S101 - asked by the caller
-    state = "active" if verdict.treatment.active else "inactive"
-    table = Table(title=f"treatment: {state} (counted per decode step)")
-    for column in ("counted", "baseline", "candidate"):
-        table.add_column(column)
+def _treatment(verdict: Verdict, treatment: TreatmentEvidence) -> Table:
+    state = "active" if treatment.active else "inactive"
+    table = _table(f"\ntreatment: {state}", "counted per decode step", "baseline", "candidate")
     for name, (baseline, candidate) in treatment_counts(verdict).items():
         table.add_row(escape(name), f"{baseline:g}", f"{candidate:g}")
     return table
+
+
+def _basis(plan: Plan) -> str:
+    lines = [f"model {plan.model.name} ({plan.model.source}, revision {plan.model.revision[:12]})"]
+    if plan.accuracy is not None:
+        questions = plan.accuracy.questions
+        lines.append(
+            f"{len(questions.ids)} of {questions.population} questions from {questions.name} "
+            f"(SHA-256 {questions.test_sha256[:12]}), {plan.accuracy.shots} shots"
+        )
+    return escape("\n".join(lines))

@@ -161,6 +161,8 @@ def test_an_engine_that_does_not_start_is_an_error_with_its_log(
         (["compare", "m", "--batch-sizes", "1,x"], "/batch_sizes/1"),
         (["compare", "m", "--preset", "none"], "known: persistent-buffer"),
         (["compare", "m", "--candidate", "{"], "not JSON"),
+        (["compare", "m", "--model", "n"], "named twice"),
+        (["compare", "--model", "m", "--preset", "none"], "known: persistent-buffer"),
         (["compare", "m", "--candidate", "[]"], "JSON object"),
         (["judge"], "Missing argument"),
         (["nonsense"], "No such command"),
