@@ -81,7 +81,9 @@ def mcnemar(b: int, c: int) -> McNemar:
     (Fagerland, Lydersen & Laake 2013, eq. 5). Asymptotic: (b - c)^2/(b + c). Corrected: Edwards' continuity
     correction, which never moves |b - c| below 0.
 
-    Without a discordant pair, and whenever b = c, nothing speaks against the hypothesis: every p is exactly 1.
+    Where b = c no outcome is less extreme, and every p but the mid-p is exactly 1; the mid-p is 1 less half the
+    probability of the observed count, as in that paper and in the authors' R package contingencytables. Without a
+    discordant pair there is no evidence at all: every p is 1.
 
     Args:
         b: questions only the first arm answers correctly.
@@ -92,7 +94,7 @@ def mcnemar(b: int, c: int) -> McNemar:
     """
     b, c = count(b, "b"), count(c, "c")
     if b == c:
-        return McNemar(1.0, 1.0, 1.0, 1.0, 0.0, 0.0)
+        return McNemar(1.0, 1.0 - _central_probability(b) / 2.0 if b else 1.0, 1.0, 1.0, 0.0, 0.0)
     fewer, discordant = min(b, c), b + c
     at_most = float(special.bdtr(float(fewer), discordant, 0.5))
     below = float(special.bdtr(float(fewer - 1), discordant, 0.5)) if fewer else 0.0
@@ -106,6 +108,11 @@ def mcnemar(b: int, c: int) -> McNemar:
         chi2=chi2,
         chi2_corrected=corrected,
     )
+
+
+def _central_probability(k: int) -> float:
+    """Probability of exactly k successes in 2k tosses of a fair coin."""
+    return math.exp(math.lgamma(2 * k + 1) - 2 * math.lgamma(k + 1) - 2 * k * math.log(2))
 
 
 def constrained_loss_rate(b: int, c: int, n: int, delta: float) -> float:

@@ -26,11 +26,13 @@ TABLES = [(0, 0, 16), (0, 1, 44), (1, 0, 1), (9, 3, 32), (5, 0, 5), (0, 5, 5), (
 
 
 def enumerated(b: int, c: int) -> tuple[Fraction, Fraction]:
-    """Exact and mid-p by summing all binomial terms."""
+    """Exact and mid-p by summing all binomial terms: those less probable, and half of those as probable."""
     n = b + c
     terms = [Fraction(math.comb(n, k), 2**n) for k in range(n + 1)]
     tail = sum(terms[: min(b, c) + 1], Fraction(0))
-    return min(Fraction(1), 2 * tail), min(Fraction(1), 2 * tail - terms[min(b, c)])
+    more_extreme = sum((term for term in terms if term < terms[b]), Fraction(0))
+    as_extreme = sum((term for term in terms if term == terms[b]), Fraction(0))
+    return min(Fraction(1), 2 * tail), more_extreme + as_extreme / 2 if n else Fraction(1)
 
 
 def test_mcnemar_enumerated() -> None:
@@ -55,8 +57,13 @@ def test_mcnemar_statsmodels(b: int, c: int) -> None:
 
 def test_mcnemar_edges() -> None:
     """Nothing speaks against equality where b = c; large counts do not overflow."""
-    for discordant in (0, 1, 7, 10_000_000):
-        assert mcnemar(discordant, discordant) == (1.0, 1.0, 1.0, 1.0, 0.0, 0.0)
+    assert mcnemar(0, 0) == (1.0, 1.0, 1.0, 1.0, 0.0, 0.0)
+    for discordant in (1, 7, 10_000_000):
+        tie = mcnemar(discordant, discordant)
+        assert (tie.exact_p, tie.asymptotic_p, tie.corrected_p) == (1.0, 1.0, 1.0)
+    # contingencytables::McNemar_midP_test_paired_2x2: 1 - dbinom(b, 2b, 1/2)/2 where b = c.
+    assert mcnemar(1, 1).midp == pytest.approx(0.75, rel=1e-12)
+    assert mcnemar(10_000_000, 10_000_000).midp == pytest.approx(1 - 0.5 / math.sqrt(math.pi * 1e7), rel=1e-9)
     assert mcnemar(600, 500).exact_p == pytest.approx(0.00282, abs=5e-6)
     twelve_four = mcnemar(12, 4)
     assert (twelve_four.exact_p, twelve_four.midp) == pytest.approx((0.0768, 0.0490), abs=5e-5)
