@@ -18,7 +18,7 @@ PLATFORM_PLUGIN = "equipoise-cpu"
 
 MEMORY_FRACTIONS: Mapping[Device, tuple[float, float]] = {
     "cuda": (0.3, 0.5),
-    "cpu": (0.2, 0.2),
+    "cpu": (0.4, 0.4),
     "simulated": (0.2, 0.2),
 }
 """``--mem-fraction-static`` of the first and the second engine on one device. On a GPU the fraction counts what the
