@@ -35,7 +35,7 @@ def test_the_command_line_on_a_cpu() -> None:
 
     assert argv == (
         "/py -m sglang.launch_server --model-path /models/m --host 127.0.0.1 --port 21000 --nccl-port 21001 "
-        "--mem-fraction-static 0.2 --device cpu --attention-backend torch_native --dtype float32 --sleep-on-idle "
+        "--mem-fraction-static 0.4 --device cpu --attention-backend torch_native --dtype float32 --sleep-on-idle "
         "--disable-radix-cache --random-seed 1 --max-total-tokens 16384 --max-running-requests 16"
     )
 
