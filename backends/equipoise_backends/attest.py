@@ -8,11 +8,12 @@ engine without this record has no plugin at work.
 import logging
 import os
 import platform
+from typing import Protocol
 
 import torch
 
 from equipoise_backends.host import Scheduler
-from equipoise_backends.scratch import Scratch, ScratchError
+from equipoise_backends.scratch import Observation, Scratch, ScratchError, Sizing
 from equipoise_backends.seam import package_version
 from equipoise_backends.settings import Settings
 from equipoise_backends.stepclock import StepClock
@@ -25,6 +26,18 @@ KERNEL_PATHS = {
     REFERENCE_CLASS: "reference",
     "sglang.srt.layers.attention.torch_native_backend.TorchNativeAttnBackend": "torch_native",
 }
+
+
+class Guarded(Protocol):
+    """What a guard checks: the scratch of one backend, or of all of a process."""
+
+    observation: Observation
+
+    def capacity(self) -> Sizing | None:
+        """What is held between calls, None when nothing is."""
+
+    def check(self) -> None:
+        """Raise a `ScratchError` when what is held is not as the contract wants it."""
 
 
 class Guard:
@@ -41,14 +54,20 @@ class Guard:
         self.checks = 0
         self.state = "unchecked"
         self.message: str | None = None
-        self._calls_at_last_check = 0
+        self._work_at_last_check = 0
 
-    def check(self, scratch: Scratch | None) -> None:
-        """Check now."""
+    def check(self, scratch: Guarded | None, work: int | None = None) -> None:
+        """Check now.
+
+        Args:
+            scratch: What is held.
+            work: A count that grows with the engine's work, for `check_if_used`; by default the decode calls seen,
+                which stand still while graphs are replayed.
+        """
         if scratch is None or scratch.capacity() is None:
             self.state = "not_applicable"
             return
-        self._calls_at_last_check = scratch.observation.calls
+        self._work_at_last_check = scratch.observation.calls if work is None else work
         self.checks += 1
         try:
             scratch.check()
@@ -60,10 +79,13 @@ class Guard:
         if self.message is None:
             self.state = "clean"
 
-    def check_if_used(self, scratch: Scratch | None) -> None:
-        """Check when decode calls were made since the last check: once per change from busy to idle."""
-        if scratch is not None and scratch.observation.calls != self._calls_at_last_check:
-            self.check(scratch)
+    def check_if_used(self, scratch: Guarded | None, work: int | None = None) -> None:
+        """Check when there was work since the last check: once per change from busy to idle."""
+        if scratch is None:
+            return
+        work = scratch.observation.calls if work is None else work
+        if work != self._work_at_last_check:
+            self.check(scratch, work)
 
 
 def decode_backend(scheduler: Scheduler) -> object:
@@ -145,6 +167,8 @@ def record(
         "kernel_path": KERNEL_PATHS.get(name),
         "scratch": describe_scratch(scratch_of(backend)),
         "guard": {"state": guard.state, "message": guard.message, "checks": guard.checks},
+        "step_clock": clock.describe(),
+        "test_delay_us": settings.test_delay_us,
         "step_log": None if settings.step_log is None else str(settings.step_log),
         "steps_seen": clock.steps_seen,
         "steps_written": clock.steps_written,

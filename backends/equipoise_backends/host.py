@@ -4,13 +4,15 @@ Owns nothing at run time: `seam` checks that the names exist. SGLang itself is n
 for whichever version is installed.
 """
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 
 
 class ForwardMode(Protocol):
     """Kind of a batch."""
+
+    name: str
 
     def is_decode(self) -> bool:
         """Whether every request gets one new token, without speculation."""
@@ -83,9 +85,10 @@ class TpWorker(Protocol):
 
 
 class Scheduler(Protocol):
-    """SGLang's scheduler."""
+    """SGLang's scheduler. ``forward_ct`` counts the batches it has run."""
 
     tp_worker: TpWorker
+    forward_ct: int
 
 
 class InternalState(Protocol):
@@ -105,3 +108,19 @@ class Layer(Protocol):
     v_scale: torch.Tensor | None
     sliding_window_size: int | None
     is_cross_attention: bool
+
+
+class TrtllmBackend(Protocol):
+    """``TRTLLMHAAttnBackend``. The two tensors exist from 0.5.18 on; in 0.5.17 only we set and read them.
+
+    ``equipoise`` and ``scratch`` are ours.
+    """
+
+    device: str
+    is_xqa_impl: bool
+    speculative_num_draft_tokens: int | None
+    workspace_buffer: torch.Tensor
+    _multi_ctas_kv_counter_buffer: torch.Tensor | None
+    _default_kv_scale: torch.Tensor | None
+    equipoise: Any
+    scratch: object

@@ -1,7 +1,7 @@
 """Entry point of SGLang's group ``sglang.srt.plugins``: installs the hooks in the process that schedules.
 
-Owns which hook goes where. What hooks do is the business of `attest`, `stepclock` and `reference`. Nothing of SGLang is
-imported before `install` runs, because versions differ in what they have.
+Owns which hook goes where. What hooks do is the business of `attest`, `stepclock`, `trtllm` and `reference`. Nothing of
+SGLang is imported before `install` runs, because versions differ in what they have.
 """
 
 import logging
@@ -13,14 +13,17 @@ from collections.abc import Callable
 import torch
 
 from equipoise_backends import attest, platform, seam
+from equipoise_backends.delay import DeviceDelay
 from equipoise_backends.host import InternalState, ModelRunner, Scheduler
 from equipoise_backends.scratch import PerCallScratch, PersistentScratch, Scratch, persistent_sizing
 from equipoise_backends.settings import Arm, Settings, SettingsError
 from equipoise_backends.stepclock import StepClock
+from equipoise_backends.trtllm import TrtllmMha
 
 logger = logging.getLogger(__name__)
 
 SCHEDULER = "sglang.srt.managers.scheduler"
+EXECUTOR = "sglang.srt.model_executor"
 
 
 class Plugin:
@@ -29,31 +32,47 @@ class Plugin:
     Args:
         settings: The parsed environment.
         unmet: Requirements of the seam that do not hold.
+        trtllm: The arm in TRTLLM MHA backends; None where there can be none.
     """
 
-    def __init__(self, settings: Settings, unmet: list[str]) -> None:
+    def __init__(self, settings: Settings, unmet: list[str], trtllm: TrtllmMha | None = None) -> None:
         self._settings = settings
         self._unmet = unmet
+        self._trtllm = trtllm
         self._guard = attest.Guard()
         header = {"arm": settings.arm.value, "launch_id": settings.launch_id, "pid": os.getpid()}
-        self.clock = StepClock(settings.step_log, header)
+        delay = DeviceDelay(settings.test_delay_us) if settings.test_delay_us else None
+        self.clock = StepClock(settings.step_log, header, every=settings.clock_every, delay=delay)
 
     def after_get_internal_state(
         self, result: InternalState, scheduler: Scheduler, *_args: object, **_kwargs: object
     ) -> InternalState:
         """AFTER ``Scheduler.get_internal_state``: check the guard, flush the steps, add the record."""
-        self._guard.check(attest.scratch_of(attest.decode_backend(scheduler)))
+        self._guard.check(*self._held_and_work(scheduler))
         self.clock.flush()
         # This call stands between two steps; it must not be charged to the next one.
         self.clock.break_chain()
-        result.internal_state["equipoise"] = attest.record(
-            scheduler, self._settings, self._unmet, self.clock, self._guard
-        )
+        record = attest.record(scheduler, self._settings, self._unmet, self.clock, self._guard)
+        if self._trtllm is not None:
+            record |= {"kernel_path": self._trtllm.process.kernel_path, "treatment": self._trtllm.describe()}
+        result.internal_state["equipoise"] = record
         return result
 
     def after_on_idle(self, _result: object, scheduler: Scheduler, *_args: object, **_kwargs: object) -> None:
         """AFTER ``Scheduler.on_idle``: guard check once per change from busy to idle."""
-        self._guard.check_if_used(attest.scratch_of(attest.decode_backend(scheduler)))
+        self._guard.check_if_used(*self._held_and_work(scheduler))
+
+    def after_capture(self, _result: object, *_args: object, **_kwargs: object) -> None:
+        """AFTER ``DecodeCudaGraphRunner.capture``: guard check before the first replay."""
+        if self._trtllm is not None:
+            self._guard.check(self._trtllm.held())
+
+    def _held_and_work(self, scheduler: Scheduler) -> tuple[attest.Guarded | None, int | None]:
+        """What the guard checks, and a count of the engine's work."""
+        if self._trtllm is not None:
+            # Graphs replay decode calls that no hook sees; batches are counted by the scheduler itself.
+            return self._trtllm.held(), scheduler.forward_ct
+        return attest.scratch_of(attest.decode_backend(scheduler)), None
 
     def make_scratch(self, model_runner: ModelRunner) -> Scratch:
         """The scratch policy of the arm, for one backend instance."""
@@ -91,16 +110,30 @@ def install() -> None:
     try:
         settings = Settings.from_env(os.environ)
     except SettingsError as error:
-        logger.error("equipoise: %s", error)
-        _hook(f"{SCHEDULER}.Scheduler.get_internal_state", RefusedPlugin(str(error)).after_get_internal_state, "AFTER")
+        _refuse(str(error))
+        return
+    if (refusal := seam.refusal_of_version(allow_unchecked=settings.unchecked_sglang)) is not None:
+        _refuse(refusal)
         return
     on_cpu = os.environ.get("SGLANG_PLATFORM") == platform.NAME
-    plugin = Plugin(settings, seam.check(os.environ.get("SGLANG_PLATFORM")))
+    trtllm = None if on_cpu else TrtllmMha(settings.arm)
+    plugin = Plugin(settings, seam.check(os.environ.get("SGLANG_PLATFORM")), trtllm)
     _hook(f"{SCHEDULER}.Scheduler.get_internal_state", plugin.after_get_internal_state, "AFTER")
     _hook(f"{SCHEDULER}.Scheduler.on_idle", plugin.after_on_idle, "AFTER")
     _hook_clock(plugin.clock)
-    if on_cpu and settings.arm is not Arm.UPSTREAM:
+    if trtllm is not None:
+        _hook(
+            f"{EXECUTOR}.runner.decode_cuda_graph_runner.DecodeCudaGraphRunner.capture", plugin.after_capture, "AFTER"
+        )
+        for target, hook, kind in trtllm.hooks():
+            _hook(target, hook, kind)
+    elif settings.arm is not Arm.UPSTREAM:
         _replace_torch_native(plugin)
+
+
+def _refuse(reason: str) -> None:
+    logger.error("equipoise: %s", reason)
+    _hook(f"{SCHEDULER}.Scheduler.get_internal_state", RefusedPlugin(reason).after_get_internal_state, "AFTER")
 
 
 def _hook(target: str, hook: Callable[..., object], kind: str) -> None:
@@ -109,16 +142,15 @@ def _hook(target: str, hook: Callable[..., object], kind: str) -> None:
 
 
 def _hook_clock(clock: StepClock) -> None:
-    executor = "sglang.srt.model_executor"
     _hook(f"{SCHEDULER}.Scheduler.run_batch", clock.before_batch, "BEFORE")
-    _hook(f"{executor}.runner.eager_runner.EagerRunner._execute_decode", clock.around_eager_decode, "AROUND")
+    _hook(f"{EXECUTOR}.runner.eager_runner.EagerRunner._execute_decode", clock.around_eager_decode, "AROUND")
     _hook(
-        f"{executor}.runner.decode_cuda_graph_runner.DecodeCudaGraphRunner.execute",
+        f"{EXECUTOR}.runner.decode_cuda_graph_runner.DecodeCudaGraphRunner.execute",
         clock.around_graph_decode,
         "AROUND",
     )
     _hook(
-        f"{executor}.runner_backend.full_cuda_graph_backend.FullCudaGraphBackend.replay",
+        f"{EXECUTOR}.runner_backend.full_cuda_graph_backend.FullCudaGraphBackend.replay",
         clock.around_graph_replay,
         "AROUND",
     )

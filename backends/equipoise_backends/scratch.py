@@ -4,14 +4,22 @@ Owns both policies, the sizing rule, the observation of what calls really got, a
 SGLang nor attention: a backend asks for scratch and says that it is about to use it.
 """
 
+import time
 import weakref
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 import torch
 
+LATE_RESET_WAIT_S = 0.05
+"""How long a check waits before it looks again at counters that were not zero: a kernel that resets them after its
+launch has ended is another fault than one that never does."""
+ALIGNMENT_BYTES = 16
+"""What FlashInfer 0.7.2 asks of a counter buffer (``flashinfer.utils._check_workspace_buffer_alignment``)."""
+
 
 class ScratchError(Exception):
-    """Base of the three ways in which persistent scratch can be wrong. ``state`` is the word of the attestation."""
+    """Base of the ways in which persistent scratch can be wrong. ``state`` is the word of the attestation."""
 
     state = "error"
 
@@ -35,6 +43,33 @@ class DirtyCountersError(ScratchError):
 
     def __init__(self, dirty: int, total: int) -> None:
         super().__init__(f"dirty counters: {dirty} of {total} are not zero between launches")
+
+
+class LateResetError(ScratchError):
+    """Counters became zero only some time after the last launch had ended: a launch in between would have met them."""
+
+    state = "late_reset"
+
+    def __init__(self, dirty: int, total: int) -> None:
+        super().__init__(
+            f"late reset: {dirty} of {total} counters were not zero after the last launch had ended, and were "
+            f"{LATE_RESET_WAIT_S * 1000:g} ms later"
+        )
+
+
+class DirtySemaphoresError(ScratchError):
+    """XQA left semaphores behind in the head of its workspace, where the next launch expects zeros."""
+
+    state = "semaphores"
+
+    def __init__(self, dirty: int, total: int) -> None:
+        super().__init__(f"dirty semaphores: {dirty} of {total} words at the head of the workspace are not zero")
+
+
+class UnusableMemoryError(ScratchError):
+    """Memory for counters that cannot serve: misaligned, too small, or made while a graph was being captured."""
+
+    state = "unusable"
 
 
 class ReplacedBufferError(ScratchError):
@@ -125,6 +160,40 @@ class Scratch(Protocol):
         """Raise a `ScratchError` when what is held between calls is not as the contract wants it."""
 
 
+class HeldMemory(NamedTuple):
+    """Persistent tensors that the host made: flat zeroed counters of any integer type, and a float32 ``[1]`` of 1.0."""
+
+    counters: torch.Tensor
+    scale: torch.Tensor
+
+
+def as_counters(memory: torch.Tensor, sizing: Sizing) -> torch.Tensor:
+    """A view of flat memory as int32 counters ``[sizing.rows, sizing.heads]``.
+
+    Raises:
+        UnusableMemoryError: The memory is misaligned or too small, or a graph is being captured.
+    """
+    if memory.is_cuda and torch.cuda.is_current_stream_capturing():
+        raise UnusableMemoryError("counters made while a graph is captured would be freed or reused with its pool")
+    if memory.data_ptr() % ALIGNMENT_BYTES:
+        raise UnusableMemoryError(f"counters at {memory.data_ptr():#x} are not aligned to {ALIGNMENT_BYTES} bytes")
+    total = sizing.rows * sizing.heads
+    counters = memory.view(torch.int32)
+    if counters.numel() < total:
+        raise UnusableMemoryError(f"{counters.numel()} counters cannot hold {sizing.rows} rows of {sizing.heads} heads")
+    return counters[:total].view(sizing.rows, sizing.heads)
+
+
+def nonzero_after_launches(memory: torch.Tensor) -> int:
+    """How many elements are not zero, once every launch on the device has ended.
+
+    Launches of other streams may be under way when this is called, and their counters are rightly not zero.
+    """
+    if memory.is_cuda:
+        torch.cuda.synchronize(memory.device)
+    return int(torch.count_nonzero(memory))
+
+
 class PerCallScratch:
     """The baseline arm: every call allocates and fills its own, as SGLang up to 0.5.17 makes FlashInfer do."""
 
@@ -157,17 +226,38 @@ class PersistentScratch:
 
     The buffer is never grown, replaced or freed: a captured graph keeps writing to its address.
 
+    Args:
+        sizing: What the buffer must hold.
+        device: Where it lies.
+        held: Memory and scale that the host made, in place of own ones.
+        further_checks: What `check` verifies beside the buffer itself, each raising a `ScratchError`.
+
     Attributes:
+        memory: What kernels get: `buffer`, or the tensor that the host made, of which `buffer` is a view.
         buffer: Int32 counters ``[sizing.rows, sizing.heads]``, zero between launches.
         observation: What calls got.
     """
 
-    def __init__(self, sizing: Sizing, device: torch.device) -> None:
+    def __init__(
+        self,
+        sizing: Sizing,
+        device: torch.device,
+        *,
+        held: "HeldMemory | None" = None,
+        further_checks: Sequence[Callable[[], None]] = (),
+    ) -> None:
         self._sizing = sizing
-        self.buffer = torch.zeros((sizing.rows, sizing.heads), dtype=torch.int32, device=device)
+        if held is None:
+            self.buffer = torch.zeros((sizing.rows, sizing.heads), dtype=torch.int32, device=device)
+            self.memory = self.buffer
+            self._scale = torch.ones(1, dtype=torch.float32, device=device)
+        else:
+            self.buffer = as_counters(held.counters, sizing)
+            self.memory = held.counters
+            self._scale = held.scale
         # A second reference: whoever replaces `buffer` is found out, and the pinned memory is not freed meanwhile.
         self._pinned = self.buffer
-        self._scale = torch.ones(1, dtype=torch.float32, device=device)
+        self._further_checks = further_checks
         self.observation = Observation()
 
     def counters(self, need: Sizing) -> torch.Tensor:
@@ -199,16 +289,19 @@ class PersistentScratch:
         Raises:
             ReplacedBufferError: `buffer` is another tensor than the one made at the start.
             CapacityError: The buffer has become smaller than the sizing rule wants.
-            DirtyCountersError: A counter is not zero.
+            LateResetError: A counter was not zero, and is now.
+            DirtyCountersError: A counter is not zero and stays so.
+            ScratchError: A further check failed.
         """
         if self.buffer is not self._pinned:
             raise ReplacedBufferError(self._pinned.data_ptr(), self.buffer.data_ptr())
         held = Sizing(*self.buffer.shape)
         if held.rows < self._sizing.rows or held.heads < self._sizing.heads:
             raise CapacityError(self._sizing, held)
-        if self.buffer.is_cuda:
-            # Launches of another stream may be under way, and their counters are rightly not zero.
-            torch.cuda.synchronize(self.buffer.device)
-        dirty = int(torch.count_nonzero(self.buffer))
+        dirty = nonzero_after_launches(self.buffer)
         if dirty:
-            raise DirtyCountersError(dirty, self.buffer.numel())
+            time.sleep(LATE_RESET_WAIT_S)
+            kind = DirtyCountersError if nonzero_after_launches(self.buffer) else LateResetError
+            raise kind(dirty, self.buffer.numel())
+        for further in self._further_checks:
+            further()

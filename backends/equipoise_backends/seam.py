@@ -4,33 +4,18 @@ An upgrade of SGLang must fail here, with names, and not in a benchmark with a w
 equipoise_backends.seam`` prints what is missing and exits with 1; the engine attests the same list at its start.
 """
 
-import inspect
 import os
-import pkgutil
 import sys
 from importlib.metadata import PackageNotFoundError, version
-from typing import NamedTuple
 
 from equipoise_backends.platform import NAME as PLATFORM_NAME
+from equipoise_backends.requirement import Requirement, unmet
+from equipoise_backends.seam_cuda import CUDA
 
-# SGLang versions against which the list was read and run.
-CHECKED_VERSIONS = ("0.5.23",)
+__all__ = ["CHECKED_VERSIONS", "COMMON", "CPU", "CUDA", "Requirement", "check", "refusal_of_version", "unmet"]
 
-
-class Requirement(NamedTuple):
-    """One internal.
-
-    Attributes:
-        target: Dotted name, resolved by import.
-        why: What the plugin does with it.
-        parameters: Parameters that the callable must begin with, empty when it is not called or hooked by position.
-        attributes: Names that must occur in the source of the class, because only instances have them.
-    """
-
-    target: str
-    why: str
-    parameters: tuple[str, ...] = ()
-    attributes: tuple[str, ...] = ()
+CHECKED_VERSIONS = ("0.5.17", "0.5.18", "0.5.19", "0.5.20", "0.5.21", "0.5.22", "0.5.23")
+"""SGLang versions whose wheels meet the list. Run were 0.5.17 (GPU) and 0.5.23 (CPU); the others were read."""
 
 
 COMMON = (
@@ -146,33 +131,25 @@ CPU = (
 
 def requirements(platform: str | None) -> tuple[Requirement, ...]:
     """The internals that an engine on this ``SGLANG_PLATFORM`` needs."""
-    return COMMON + CPU if platform == PLATFORM_NAME else COMMON
-
-
-def unmet(requirement: Requirement) -> str | None:
-    """Why a requirement does not hold, None when it does."""
-    try:
-        found = pkgutil.resolve_name(requirement.target)
-    except (ImportError, AttributeError) as error:
-        return f"{requirement.target}: {error} ({requirement.why})"
-    # A hooked method is wrapped; what is checked is SGLang's own.
-    original = inspect.unwrap(found) if callable(found) else found
-    if requirement.parameters:
-        names = tuple(inspect.signature(original).parameters)
-        if names[: len(requirement.parameters)] != requirement.parameters:
-            wanted = ", ".join(requirement.parameters)
-            return f"{requirement.target}: takes ({', '.join(names)}), not ({wanted}, …) ({requirement.why})"
-    if requirement.attributes:
-        source = inspect.getsource(original)
-        missing = [name for name in requirement.attributes if name not in source]
-        if missing:
-            return f"{requirement.target}: {', '.join(missing)} not in its source ({requirement.why})"
-    return None
+    return COMMON + (CPU if platform == PLATFORM_NAME else CUDA)
 
 
 def check(platform: str | None) -> list[str]:
     """All unmet requirements at once, empty when the seam holds. Imports the modules concerned."""
-    return [reason for reason in map(unmet, requirements(platform)) if reason is not None]
+    found = package_version("sglang") or "0"
+    needed = (requirement for requirement in requirements(platform) if requirement.applies_to(found))
+    return [reason for reason in map(unmet, needed) if reason is not None]
+
+
+def refusal_of_version(*, allow_unchecked: bool) -> str | None:
+    """Why the installed SGLang may not run: nobody has held this list against its version. None when it may."""
+    found = package_version("sglang")
+    if found in CHECKED_VERSIONS or allow_unchecked:
+        return None
+    return (
+        f"sglang {found} was never checked (checked: {', '.join(CHECKED_VERSIONS)}); "
+        "EQUIPOISE_UNCHECKED_SGLANG=1 in the engine's environment runs it all the same"
+    )
 
 
 def package_version(name: str) -> str | None:

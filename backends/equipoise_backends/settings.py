@@ -1,7 +1,8 @@
 """What the engine's environment says to the plugin, parsed once at plugin start.
 
-Owns the names ``EQUIPOISE_ARM``, ``EQUIPOISE_STEP_LOG`` and ``EQUIPOISE_LAUNCH_ID``. Nothing else in the plugin reads
-the environment, apart from the platform's ``SGLANG_PLATFORM``, which SGLang itself defines.
+Owns the names ``EQUIPOISE_ARM``, ``EQUIPOISE_STEP_LOG``, ``EQUIPOISE_LAUNCH_ID``, ``EQUIPOISE_STEP_CLOCK_EVERY``,
+``EQUIPOISE_TEST_DELAY_US`` and ``EQUIPOISE_UNCHECKED_SGLANG``. Nothing else in the plugin reads the environment, apart
+from the platform's ``SGLANG_PLATFORM``, which SGLang itself defines.
 """
 
 from collections.abc import Mapping
@@ -29,18 +30,25 @@ class Settings(NamedTuple):
         arm: The scratch policy.
         step_log: File that gets the steps, appended; None when none was asked for (then no step is kept).
         launch_id: Whoever started the engine recognises its own engine by it; None when none was given.
+        clock_every: The step clock samples every so many decode steps; 1 unless its own cost is being measured.
+        test_delay_us: Time that a GPU spends idle in every decode step, for tests of the verdict only; 0 means none.
+        unchecked_sglang: Whether a version of SGLang that the seam was never checked against may run.
     """
 
     arm: Arm
     step_log: Path | None
     launch_id: str | None
+    clock_every: int = 1
+    test_delay_us: int = 0
+    unchecked_sglang: bool = False
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> "Settings":
         """Parse the environment.
 
         Raises:
-            SettingsError: ``EQUIPOISE_ARM`` is missing or unknown, or ``EQUIPOISE_STEP_LOG`` lies in no folder.
+            SettingsError: ``EQUIPOISE_ARM`` is missing or unknown, ``EQUIPOISE_STEP_LOG`` lies in no folder, or one of
+                the others has no value of its kind.
         """
         known = ", ".join(Arm)
         name = env.get("EQUIPOISE_ARM")
@@ -52,4 +60,27 @@ class Settings(NamedTuple):
         step_log = Path(log) if log else None
         if step_log is not None and not step_log.parent.is_dir():
             raise SettingsError(f"EQUIPOISE_STEP_LOG={log!r}: the folder {step_log.parent} does not exist")
-        return cls(Arm(name), step_log, env.get("EQUIPOISE_LAUNCH_ID") or None)
+        return cls(
+            Arm(name),
+            step_log,
+            env.get("EQUIPOISE_LAUNCH_ID") or None,
+            _whole_number(env, "EQUIPOISE_STEP_CLOCK_EVERY", default=1, least=1),
+            _whole_number(env, "EQUIPOISE_TEST_DELAY_US", default=0, least=0),
+            _flag(env, "EQUIPOISE_UNCHECKED_SGLANG"),
+        )
+
+
+def _whole_number(env: Mapping[str, str], name: str, *, default: int, least: int) -> int:
+    text = env.get(name)
+    if text is None:
+        return default
+    if not text.isascii() or not text.isdigit() or int(text) < least:
+        raise SettingsError(f"{name}={text!r} must be a whole number of at least {least}")
+    return int(text)
+
+
+def _flag(env: Mapping[str, str], name: str) -> bool:
+    text = env.get(name, "0")
+    if text not in ("0", "1"):
+        raise SettingsError(f"{name}={text!r} must be 0 or 1")
+    return text == "1"

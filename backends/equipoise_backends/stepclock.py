@@ -2,9 +2,13 @@
 
 Owns the rows, the pool of CUDA events and the step log file. It decides nothing about steady states or validity; it
 marks what it does not know as null. Only rank 0 of the target worker keeps rows.
+
+Sampled every n-th step, the clock does next to nothing in the steps between, and the period of a row is the mean over
+the steps since the row before it. That is how its own cost is measured.
 """
 
 import json
+import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -19,13 +23,16 @@ Output = TypeVar("Output")
 EventPair = tuple[torch.cuda.Event, torch.cuda.Event]
 
 SCHEMA = 1
+HOOK_STEPS = 2_000
+"""Steps over which the hook's own host time is reported."""
 COLUMNS = {
     "monotonic_ns": "ns of CLOCK_MONOTONIC at the start of the step",
     "graph_batch": "requests the step was padded to; real_batch without a graph",
     "real_batch": "requests",
     "context_tokens": "tokens attended to by all requests together, the new ones included",
     "busy_us": "us of work: CUDA events around the replay, perf_counter_ns around the forward on a CPU",
-    "period_us": "us from the start of the previous step to this one's; null after anything else than a step",
+    "period_us": "us from the start of the previous step to this one's, a mean where steps between were not sampled; "
+    "null after anything else than a step",
 }
 
 
@@ -41,15 +48,21 @@ class Step(NamedTuple):
 
 
 class EventPool:
-    """Pairs of CUDA timing events, reused once they have been read."""
+    """Pairs of CUDA timing events, reused once they have been read.
+
+    Attributes:
+        made: Pairs that exist.
+    """
 
     def __init__(self) -> None:
         self._free: list[EventPair] = []
+        self.made = 0
 
     def take(self) -> EventPair:
         """A pair (start, end) that nobody waits for."""
         if self._free:
             return self._free.pop()
+        self.made += 1
         return torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
 
     def give_back(self, pair: EventPair) -> None:
@@ -65,11 +78,26 @@ class StepClock:
     Args:
         log: File that `flush` appends to; None keeps no rows.
         header: Facts for the first line of the log beside the columns.
+        every: Rows are kept of every so many steps.
+        delay: Called after each graph replay, inside its busy time; for tests of the verdict only.
     """
 
-    def __init__(self, log: Path | None, header: Mapping[str, object]) -> None:
+    def __init__(
+        self,
+        log: Path | None,
+        header: Mapping[str, object],
+        *,
+        every: int = 1,
+        delay: Callable[[], None] | None = None,
+    ) -> None:
         self._log = log
-        self._header = header
+        self._header = {"every": every, **header}
+        self._every = every
+        self._delay = delay
+        self._steps_since_row = 0
+        self._size_of_row: int | None = None
+        self._hook_ns: deque[int] = deque(maxlen=HOOK_STEPS)
+        self._replay_hook_ns = 0
         self._rows: list[Step] = []
         self._pending: deque[tuple[Step, EventPair]] = deque()
         self._events = EventPool()
@@ -94,9 +122,9 @@ class StepClock:
         self, original: Callable[..., Output], runner: Runner, batch: ForwardBatch, *args: object, **kw: object
     ) -> Output:
         """AROUND ``EagerRunner._execute_decode``: busy is the time of the whole forward."""
-        if not self._counts(runner, batch):
+        if not self._counts(runner, batch) or not self._sampled(batch.batch_size):
             return original(runner, batch, *args, **kw)
-        start_ns, period_us = self._begin()
+        start_ns, period_us = self._begin(batch.batch_size)
         pair = self._events.take() if batch.seq_lens.is_cuda else None
         if pair is not None:
             pair[0].record()
@@ -113,30 +141,55 @@ class StepClock:
         self, original: Callable[..., Output], runner: GraphRunner, batch: ForwardBatch, *args: object, **kw: object
     ) -> Output:
         """AROUND ``DecodeCudaGraphRunner.execute``: frames the step; `around_graph_replay` times inside it."""
-        if not self._counts(runner, batch):
+        entered_ns = time.perf_counter_ns()
+        if not self._counts(runner, batch) or not self._sampled(batch.batch_size):
             return original(runner, batch, *args, **kw)
-        start_ns, period_us = self._begin()
+        start_ns, period_us = self._begin(batch.batch_size)
         self._timing_replay = True
+        calling_ns = time.perf_counter_ns()
         try:
             result = original(runner, batch, *args, **kw)
         finally:
             self._timing_replay = False
+        returned_ns = time.perf_counter_ns()
         pair, self._replay_events = self._replay_events, None
         graph_batch = runner._replay_graph_key.size
         step = Step(start_ns, graph_batch, batch.batch_size, batch.seq_lens_sum, None, period_us)
         self._keep(step, pair)
+        outside_ns = calling_ns - entered_ns + time.perf_counter_ns() - returned_ns
+        self._hook_ns.append(outside_ns + self._replay_hook_ns)
         return result
 
     def around_graph_replay(self, original: Callable[..., Output], *args: object, **kw: object) -> Output:
         """AROUND ``FullCudaGraphBackend.replay``: one pair of events on the stream of the replay."""
         if not self._timing_replay:
-            return original(*args, **kw)
+            result = original(*args, **kw)
+            if self._delay is not None:
+                self._delay()
+            return result
+        entered_ns = time.perf_counter_ns()
         pair = self._events.take()
         pair[0].record()
+        calling_ns = time.perf_counter_ns()
         result = original(*args, **kw)
+        returned_ns = time.perf_counter_ns()
+        if self._delay is not None:
+            self._delay()
         pair[1].record()
         self._replay_events = pair
+        self._replay_hook_ns = calling_ns - entered_ns + time.perf_counter_ns() - returned_ns
         return result
+
+    def describe(self) -> dict[str, object]:
+        """What the clock costs: host time of its hooks in steps with graphs, over the last rows kept."""
+        hook_us = sorted(ns / 1000 for ns in self._hook_ns)
+        return {
+            "every": self._every,
+            "hook_rows": len(hook_us),
+            "hook_median_us": statistics.median(hook_us) if hook_us else None,
+            "hook_p99_us": hook_us[int(0.99 * (len(hook_us) - 1))] if hook_us else None,
+            "event_pairs": self._events.made,
+        }
 
     def flush(self) -> None:
         """Append all rows to the log, waiting for steps whose events are still under way."""
@@ -160,10 +213,22 @@ class StepClock:
             self._is_rank_0 = not torch.distributed.is_initialized() or torch.distributed.get_rank() == 0
         return self._is_rank_0
 
-    def _begin(self) -> tuple[int, float | None]:
+    def _sampled(self, size: int) -> bool:
+        """Whether this step gets a row: the first of a chain of steps of one batch size, and every n-th after it."""
+        self._steps_since_row += 1
+        if self._every == 1 or self._previous_start_ns is None:
+            return True
+        if size != self._size_of_row:
+            self.break_chain()
+            return True
+        return self._steps_since_row >= self._every
+
+    def _begin(self, size: int) -> tuple[int, float | None]:
         start_ns = time.monotonic_ns()
         previous_ns, self._previous_start_ns = self._previous_start_ns, start_ns
-        return start_ns, None if previous_ns is None else (start_ns - previous_ns) / 1000
+        steps, self._steps_since_row = self._steps_since_row, 0
+        self._size_of_row = size
+        return start_ns, None if previous_ns is None else (start_ns - previous_ns) / 1000 / steps
 
     def _keep(self, step: Step, pair: EventPair | None) -> None:
         self.steps_seen += 1

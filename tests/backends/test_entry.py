@@ -99,6 +99,7 @@ def test_seam_holds_with_the_installed_sglang() -> None:
 def test_seam_names_all_that_is_missing_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(Scheduler, "on_idle")
     monkeypatch.setattr(EagerRunner, "_execute_decode", lambda self, work: None)
+    monkeypatch.setattr(seam, "CUDA", ())
     gone, changed = seam.check(None)
     assert "Scheduler.on_idle" in gone
     assert "guard check at idle" in gone
