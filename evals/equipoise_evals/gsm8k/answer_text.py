@@ -187,10 +187,9 @@ def _reduced(text: str) -> str:
 
 
 def _before_next_question(text: str) -> str:
-    """The text before the first line that asks another question or begins another turn."""
-    for found in _RUN_ON.finditer(text):
-        if text[: found.start()].strip():
-            return text[: found.start()]
-        if found.start() > 0 or text.startswith("\n"):
-            return ""
-    return text
+    """The text before the first line that asks another question or begins another turn.
+
+    Only what follows a line break is another question: a text that opens with ``Question:`` repeats the one it got.
+    """
+    found = _RUN_ON.search(text)
+    return text[: found.start()] if found else text

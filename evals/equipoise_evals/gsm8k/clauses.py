@@ -33,14 +33,14 @@ _COPULA = re.compile(r"\b(?:is|are|was|were|be|becomes?|equals?|totals?|will be|
 _ALTERNATIVE = re.compile(r"\b(?:either|between|maybe|possibly|perhaps)\b", re.IGNORECASE)
 _ADJUNCT = re.compile(
     r"""
-    [0-9%]\s(?:out\ )?of\s$
+    [0-9%]\s(?:out\ )?of\s$ | \b(?!(?:it|that|he|she|there|here|what|who)'s)\w+'s\s$
     | \b(?: in | for | after | over | per | every | each | within | during | among | between | with | from | out\ of
         | by | at | than | if | when | on | until | since | before | across | all | of\ the | each\ of(?:\ the)?
         | all\ of(?:\ the)?
         | step | day | week | year | question | problem | option | part | case | page | chapter | room | line
         | equation | number | no\. | figure | table
         | to\ (?!about\b|around\b|nearly\b|exactly\b|only\b|just\b)[a-z]+ )\s+
-      (?:(?: the|his|her|their|its|our|my|your|these|those|all|each|every|just|only|another|a\ total\ of
+      (?:(?: the|his|her|their|its|our|my|your|these|those|all|each|every|just|only|another|last|previous|a\ total\ of
           | [A-Z]\w+'s? | \w+'s )\s+){0,2}$
     """,
     re.VERBOSE | re.IGNORECASE,

@@ -73,6 +73,7 @@ def _commitment_at(text: str, at: int, mark: str) -> Commitment | None:
 
 # --- what a mark is followed by ------------------------------------------------------------------------------------
 
+_BULLET = re.compile(r"^\s*(?:[-*•]|[0-9]{1,2}[.)])\s+(?=\S)")
 _RULE = re.compile(r"[\s#*_:=`>|$(\[{.-]*$")
 _INLINE_QUESTION = re.compile(r"\b(?:Question|Problem|Q)\s?[0-9]{0,3}:")
 _CHOICE = re.compile(r"^\W*\(?[A-Ea-e][).:]\s+(?=[-$€£0-9])")
@@ -82,7 +83,10 @@ _NO_NUMBER = re.compile(r"\W*(?:nan|inf(?:inity)?|none|null|n/?a|undefined|unkno
 def _content(text: str, begin: int) -> str:
     """The rest of the line, or the next line that says something."""
     window = head_of(text[begin : begin + READ_WHOLE], _CONTENT)
-    for line in window.split("\n"):
+    own_line, *later_lines = window.split("\n")
+    if text[begin - 1] == "\n":
+        own_line = _BULLET.sub("", own_line)
+    for line in (own_line, *(_BULLET.sub("", line) for line in later_lines)):
         if line.strip() and not _RULE.fullmatch(line):
             return _INLINE_QUESTION.split(line, maxsplit=1)[0]
     return ""

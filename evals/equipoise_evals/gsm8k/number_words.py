@@ -58,7 +58,7 @@ _SEQUENCE = re.compile(
       | (?P<cardinal>(?:a\s+(?=hundred|thousand|million|billion))?
             {_ANY}(?:(?:\s+|-|\s+and\s+|,\s+(?={_ANY}\s+hundred)){_ANY})*)
         (?: (?P<mixed>\s+and\s+(?:a|one)[\s-]+{_PART}) | (?P<of>[\s-]+{_PART}) )?
-    )\b
+    )\b (?P<ordinal>-(?:first|second|third|fourth|fifth|sixth|seventh|eighth|ninth)\b)?
     """,
     re.VERBOSE | re.IGNORECASE,
 )
@@ -86,7 +86,7 @@ def scan_words(text: str) -> list[WordNumber]:
     for match in _SEQUENCE.finditer(text):
         if match["dozen"] or match["half_dozen"]:
             found.append(WordNumber(match.start(), match.end(), Fraction(12 if match["dozen"] else 6), False))
-        else:
+        elif not match["ordinal"]:
             found.extend(_cardinals(match))
     return found
 
@@ -104,7 +104,10 @@ def _cardinals(match: re.Match[str]) -> list[WordNumber]:
     if match["mixed"]:
         found[-1] = last._replace(end=end, value=_plus(last.value, _part_in(match["mixed"])))
     elif match["of"]:
-        found[-1] = last._replace(end=end, value=_times(last.value, _part_in(match["of"])), is_part=True)
+        # Twenty fifths are a number of parts; a twenty-fifth is a place in a row.
+        is_count = last.value == 1 or match["of"].lower().endswith(("s", "half", "quarter"))
+        share = _times(last.value, _part_in(match["of"])) if is_count else None
+        found[-1] = last._replace(end=end, value=share, is_part=True)
     return found
 
 

@@ -149,6 +149,7 @@ _EXPONENTS = {
 _PERCENT = re.compile(r"\s?(?:%|percent\b|per cent\b)", re.IGNORECASE)
 _ORDINAL = re.compile(r"(?:st|nd|rd|th)\b", re.IGNORECASE)
 _SYMBOL_BEHIND = re.compile(r"\s?[π√]")
+_NAME_BEHIND = re.compile(r"(?!x)(?![a-z]{1,2}[23](?![0-9]))[A-Za-z]{1,3}[0-9]")
 _MODIFIER = re.compile(r"-(?=[A-Za-z]{2,})")
 _CURRENCY_BEFORE = re.compile(
     r"(?:(?:US|CA|AU|NZ|HK|R|C|A)?[$€£¥₹₽₩₫₱฿]|\b(?:USD|EUR|GBP|INR|CAD|AUD|JPY|CNY|CHF|PHP|RM|Rs\.?|kr\.?))\s?$"
@@ -189,7 +190,7 @@ def _numeral_at(text: str, run: re.Match[str]) -> Numeral:
     value, end = _with_magnitude(text, value, end, currency)
     if part := _AND_A_PART.match(text, end):
         value, end = _sum(value, fraction_of_words(part[1])), part.end()
-    if _SYMBOL_BEHIND.match(text, end):
+    if _SYMBOL_BEHIND.match(text, end) or _NAME_BEHIND.match(text, end):
         value = None
     kind: Kind = "plain"
     if ordinal := _ORDINAL.match(text, end):
@@ -230,11 +231,13 @@ def _with_power_of_ten(text: str, value: str | None, end: int) -> tuple[str | No
 
 
 def _with_magnitude(text: str, value: str | None, end: int, currency: bool) -> tuple[str | None, int]:
-    """``2.88 million``, ``5k``, ``$3M``; a bare ``B`` needs a currency, since ``5B`` may be a seat."""
+    """``2.88 million``, ``5k``, ``$3M``; without a currency ``5B`` may be a seat too, so it is no number."""
     while magnitude := _MAGNITUDE.match(text, end):
         word, short, kilo, capital = magnitude.groups()
-        if capital and (not capital.isupper() or (capital == "B" and not currency)):
+        if capital and not capital.isupper():
             break
+        if capital == "B" and not currency:
+            return None, magnitude.end()
         exponent = _EXPONENTS[(word or short or kilo or "").lower() or capital]
         value, end = shifted(value, exponent), magnitude.end()
     return value, end

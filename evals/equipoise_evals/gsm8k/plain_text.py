@@ -96,6 +96,7 @@ _TEXT_COMMAND = re.compile(
 _FRACTION = re.compile(r"([0-9]\s?)?\\[dtc]?frac\s?(?:\{([^{}\n]{1,80})\}\s?\{([^{}\n]{1,80})\}|([0-9])([0-9]))")
 _COMMAND = re.compile(r"\\([a-zA-Z]{1,20}|.|\n)")
 _CANCELLED = re.compile(r"\\(?:x?cancel|sout|st)\s?\{[^{}\n]{0,200}\}")
+_REPEATING = re.compile(r"(?<![0-9.])[0-9]{0,20}\.[0-9]{0,20}\\(?:overline|bar|dot)\s?\{?[0-9]{1,20}\}?")
 _GROUPING = re.compile(r"\{([,.])\}")
 _BRACED_POWER = re.compile(r"\^\s?\{\s?(-?[0-9]{1,9})\s?\}")
 _COMMANDS = {
@@ -110,7 +111,7 @@ _COMMANDS = {
 
 
 def _without_latex(text: str) -> str:
-    text = _GROUPING.sub(r"\1", _CANCELLED.sub("", text))
+    text = _GROUPING.sub(r"\1", _REPEATING.sub("…", _CANCELLED.sub("", text)))
     text = _TEXT_COMMAND.sub(r" \1 ", _TEXT_COMMAND.sub(r" \1 ", text))
     text = _FRACTION.sub(_plain_fraction, text)
     text = _COMMAND.sub(lambda command: _COMMANDS.get(command[1], " "), text)

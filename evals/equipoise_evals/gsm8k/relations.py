@@ -48,7 +48,7 @@ _OPERATOR = re.compile(
     r"""
     (?: \s*(?:[A-Za-z°.']{1,15}(?:\^[0-9])?\s+){0,3} | \s*[A-Za-z°]{1,4} )?  # the unit of the first number
     [)\]]*\s*
-    (?: [-–+*×÷/^] | \bx\b | (?<=\s):(?=\s) | \b(?:times|plus|minus|multiplied\ by|divided\ by|to|through|of)\b )
+    (?: [-–+*×÷/^→] | \bx\b | (?<=\s):(?=\s) | \b(?:times|plus|minus|multiplied\ by|divided\ by|to|through|of)\b )
     \s*[(\[]*\s*[$€£]?\s*
     """,
     re.VERBOSE | re.IGNORECASE,

@@ -20,7 +20,7 @@ _DATE = re.compile(
 _SHARE = r"[0-9]{1,3}(?:\.[0-9]{1,4})?\s?%?"
 _CONFIDENCE = re.compile(
     rf"(?<![0-9.]){_SHARE}\s?(?:sure|confident|certain|confidence)\b"
-    rf"|\b(?:confidence|certainty|probability)\b(?:\s(?:level|score))?\s?(?:is|of|:|=)?\s?{_SHARE}",
+    rf"|\b(?:confidence|certainty)\b(?:\s(?:level|score))?\s?(?:is|of|:|=)?\s?{_SHARE}",
     re.IGNORECASE,
 )
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]*]{0,3}(?=\s)|\n")

@@ -101,13 +101,14 @@ _LEAD_WORDS = frozenset(
 )
 _WORKS = re.compile(r"[+*×÷/^√π]")
 _OPERATES_ON = re.compile(
-    r"\s*(?:[+*×÷^√π(]\s*(?:[A-Za-z0-9($√]|$)|[-/](?:\s*[0-9($√]|\s*$|\s+[a-z])|[xyz]\b\s*(?:[0-9($√]|$))"
+    r"\s*(?:[+*×÷^√π]\s*(?:[A-Za-z0-9($√]|$)|(?<![ \n])\(|[-/](?:\s*[0-9($√]|\s*$|\s+[a-z])|[xyz]\b\s*(?:[0-9($√]|$))"
 )
 _OPERATED_ON = re.compile(r"[-+*×÷/^(√]\s*[$€£]?$")
 
 
 def is_lead(prefix: str) -> bool:
     """Whether the words before a number lead straight to it, as ``approximately`` and ``x`` do."""
+    prefix = prefix.replace("**", "")
     return all(word.lower() in _LEAD_WORDS for word in WORDS.findall(prefix)) and not _WORKS.search(prefix)
 
 

@@ -582,3 +582,65 @@ PLAIN_SPEECH = [
 ]
 
 ALL += PLAIN_SPEECH
+
+LAST_ROUND = [
+    Case("#### 40 → 42", None),
+    Case("Answer:\n\n- 42", "42"),
+    Case("Answer:\n1. 42", "42"),
+    Case("Total apples = 42 (6 per day for 7 days)", "42"),
+    Case("\\boxed{0.\\overline{3}}", None),
+    Case("#### 1h30", None),
+    Case("#### 54m2", "54"),
+    Case("#### thirty-first", None),
+    Case("#### thirty-third", None),
+    Case("The store sold 42 more than last year's 30.", "42"),
+    Case("The probability is 50%.", "50"),
+    Case("Tom scored 42, beating Ann's 40.", "42"),
+    Case("### Final Answer\n42", "42"),
+    Case("\\boxed{1\\ 000}", "1000"),
+    Case("\\boxed{\\dfrac{7}{3}}", "7/3"),
+    Case("\\boxed{A = 42, B = 43}", None),
+    Case("42? No, 43.", "43"),
+    Case("The answer is 42. No wait, it's 43.", "43"),
+    Case("The answer is 42.5, but since we need whole apples, the answer is 43.", "43"),
+    Case("#### 8:00 AM", "8"),
+    Case("#### 192.168.0.1", None),
+    Case("#### 1 million 200 thousand", None),
+    Case("#### one million two hundred thousand", "1200000"),
+    Case("#### 42\n\nNext problem: 3 * 4\n#### 12", "42"),
+    Case("#### 42\n\nQuestion 2 asks for more.", "42"),
+    Case("#### 42\n\nNow try: Tom has 5 apples and eats 3. How many apples are left?\n#### 2", "42"),
+    Case("She saved 20% of $50, which is $10, so she has $40 left.", "40"),
+    Case("There were 3 red, 4 blue and 5 green, for a total of 12.", "12"),
+    Case("The 14 apples cost a total of $42 at $3 each.", "42"),
+    Case("At $3 each, 14 apples cost $42.", "42"),
+    Case("They have 42 apples between the 3 of them.", "42"),
+    Case("2x = 84 → x = 42", "42"),
+]
+
+LAST_ROUND += [
+    Case("#### 5B", None),
+    Case("#### $5B", "5000000000"),
+    Case("#### 5b", "5"),
+    Case("She pays 5 dollars and 50 cents.", "5.5"),
+    Case("#### $5 and 150 cents", None),
+    Case("Step 1: Answer: 5 boxes\nStep 2: 5 * 3 = 15", "15"),
+    Case("The answer is five and six.", None),
+    Case("The answer is two hundred hundred.", None),
+    Case("#### 3 4/2", None),
+    Case("\\frac{3+5}{2} = 4", "4"),
+    Case("She has 11 apples. Let me check: 10 + 2 = 12. So she has 12 apples.", "12"),
+    Case("#### 4.8 rounded to 5", "5"),
+    Case("#### not 5", None),
+    Case("It is **12** or **14**.", None),
+    Case("6 / 12 = 0.5 hours which is 30 minutes.", "30"),
+    Case("6 * 8 = total", None),
+    Case("x * 5 = y", None),
+    Case("#### about **42** apples for **3** days", "3"),
+    Case("Answer: about **42** apples", "42"),
+    Case("#### 42" + "<| " * 1_001 + "<|im_end|>", "42"),
+    Case("#### 42\n\nQuestion: " + "How many? #### 41 " * 5_000, "42"),
+]
+
+ALL += LAST_ROUND
+ALL += [Case("I counted 42 apples; actually it's 43.", "43"), Case("So it's 43 apples.", "43")]

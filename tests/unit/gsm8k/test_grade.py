@@ -2,10 +2,13 @@
 
 import json
 import re
+import subprocess
+import sys
 
 import pytest
 
 from equipoise_evals.gsm8k.grade import GoldNotANumber, Grade, GradeState, gold_value, grade
+from equipoise_evals.gsm8k.sentences import first_sentence
 from tests.unit.gsm8k import grading_cases
 from tests.unit.gsm8k.disagreements import EVIDENCE, judged, render
 from tests.unit.gsm8k.shared_data import GSM8K, ODDITIES, OPEN_CASES, json_lines, needs_shared
@@ -158,6 +161,18 @@ def test_every_worked_answer_of_gsm8k_is_correct(split: str) -> None:
     answers = [row["answer"] for row in json_lines(GSM8K / f"{split}.jsonl")]
     wrong = [n for n, text in enumerate(answers, 1) if grade(text, text.partition("####")[2]).state != "correct"]
     assert wrong == []
+
+
+def test_the_first_sentence_of_nothing_is_empty() -> None:
+    assert first_sentence(" \n ") == ""
+
+
+def test_grading_loads_nothing_that_acts() -> None:
+    """The judge imports the grader, and the judge is pure: no loader, no event loop, no hub."""
+    code = "import sys, equipoise_evals.gsm8k.grade; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    acting = {"asyncio", "datasets", "httpx2", "numpy", "equipoise_evals.gsm8k.load", "equipoise_evals.gsm8k.passes"}
+    assert acting.isdisjoint(loaded)
 
 
 @needs_shared
