@@ -1,0 +1,110 @@
+"""The whole line over HTTP through simulated engines, each a process that the real launcher starts and ends."""
+
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from equipoise_evals.gsm8k.load import SHIPPED
+from equipoise_service.engines.ports import HIGHEST, LOWEST
+from equipoise_service.server import bind, running_server
+from equipoise_service.settings import Settings
+from tests.integration.service.conftest import Running
+
+ROOT = Path(__file__).resolve().parents[3]
+SMALL: dict[str, Any] = {
+    "parts": ["latency", "accuracy"], "questions": 16, "shots": 2, "pairs_max": 3, "quads": 1, "steps_per_block": 24,
+}  # fmt: skip
+
+
+@contextlib.asynccontextmanager
+async def simulated(folder: Path, **knobs: object) -> AsyncIterator[Running]:
+    """A service whose engines are simulated with these knobs."""
+    simulation = {"questions": [str(SHIPPED / "test.jsonl")]} | knobs
+    settings = Settings(
+        data=folder / "data",
+        cache=folder / "cache",
+        device="simulated",
+        engine_module="tests.fakes.simulated_engine",
+        plugin_path=ROOT,
+        engine_variables={"EQUIPOISE_SIM": json.dumps(simulation)},
+    )
+    listening = bind("127.0.0.1", 0)
+    async with (
+        running_server(settings, listening, listening.url),
+        httpx.AsyncClient(base_url=listening.url, timeout=60, trust_env=False) as client,
+    ):
+        yield Running(client, [])
+
+
+def left_behind(folder: Path) -> list[str]:
+    """Engine processes of this data folder, and engine ports that one of our children still listens on."""
+    found = []
+    children = {process.pid for process in psutil.Process().children(recursive=True)}
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            if process.environ().get("EQUIPOISE_STEP_LOG", "").startswith(str(folder)):
+                found.append(f"process {process.pid}")
+    for connection in psutil.net_connections("tcp"):
+        if connection.pid in children and connection.laddr and LOWEST <= connection.laddr.port <= HIGHEST:
+            found.append(f"port {connection.laddr.port}")
+    return found
+
+
+async def test_equal_answers_and_a_faster_candidate_ship(tmp_path: Path) -> None:
+    async with simulated(tmp_path, effect={"persistent": -0.02}) as running:
+        comparison_id = await running.submit(**SMALL)
+        view = await running.ended(comparison_id)
+        assert view["error"] is None
+        verdict = view["verdict"]
+        assert verdict["overall"]["word"] == "ship"
+        assert verdict["accuracy"]["word"] == "identical"
+        assert verdict["latency"]["evidence"]["busy"]["effect"] == pytest.approx(-0.02, abs=0.005)
+        assert verdict["treatment"]["active"]
+        assert verdict["cost"]["launch_pairs"] == 3
+        report = (await running.client.get(f"/comparisons/{comparison_id}/report.md")).text
+        plan = view["plan"]["accuracy"]["questions"]
+        assert ", ".join(map(str, plan["ids"])) in report
+        assert plan["test_sha256"] in report
+        assert left_behind(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("failure", "arm", "stage", "kept"),
+    [
+        ({"kind": "dies_in_gsm8k", "role": "B", "pair": 1, "after": 3}, "B", "gsm8k", "treatment"),
+        ({"kind": "dies_in_block", "role": "A", "pair": 2, "after": 60}, "A", "decode", "block"),
+        ({"kind": "no_attestation", "role": "B"}, "B", "attest", "questions"),
+        ({"kind": "wrong_arm", "role": "A"}, "A", "attest", "questions"),
+    ],
+)
+async def test_an_engine_that_fails_ends_the_comparison_and_leaves_nothing(
+    tmp_path: Path, failure: dict[str, object], arm: str, stage: str, kept: str
+) -> None:
+    async with simulated(tmp_path, failures=[failure]) as running:
+        comparison_id = await running.submit(**SMALL)
+        view = await running.ended(comparison_id)
+        assert view["status"] == "failed"
+        assert (view["error"]["arm"], view["error"]["stage"]) == (arm, stage)
+        assert view["error"]["log_tail"]
+        records = (await running.client.get(f"/comparisons/{comparison_id}/records")).json()["records"]
+        assert kept in {record["kind"] for record in records}
+        assert left_behind(tmp_path) == []
+
+
+async def test_cancelling_ends_real_processes_first(tmp_path: Path) -> None:
+    async with simulated(tmp_path, time_scale=20.0) as running:
+        comparison_id = await running.submit(**SMALL)
+        async with running.client.stream("GET", f"/comparisons/{comparison_id}/events") as stream:
+            async for line in stream.aiter_lines():
+                if "warm_up" in line:
+                    break
+        assert left_behind(tmp_path) != []
+        await running.client.post(f"/comparisons/{comparison_id}/cancel")
+        assert (await running.ended(comparison_id))["status"] == "cancelled"
+        assert left_behind(tmp_path) == []
