@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import typer
 
-from equipoise_service.cli import calibrate, compare, doctor, judge, report, serve, setup
+from equipoise_service.cli import calibrate, compare, doctor, judge, plan, report, serve, setup
 from equipoise_service.cli.exit_codes import CommandError, ExitCode
 from equipoise_service.errors import EquipoiseError
 
@@ -24,6 +24,7 @@ app.command()(compare.compare)
 app.command()(judge.judge)
 app.command()(report.report)
 app.command()(doctor.doctor)
+app.command()(plan.plan)
 app.command()(calibrate.calibrate)
 app.command()(setup.setup)
 
