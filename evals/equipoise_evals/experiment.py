@@ -139,6 +139,7 @@ async def measure_latency(engines: Engines, plan: Plan, pair: int, world: World)
                 sequence=block.sequence,
                 steps=decoded.steps,
                 client=decoded.client,
+                telemetry=decoded.telemetry,
             )
         )
     world.progress("decode", len(blocks), len(blocks))

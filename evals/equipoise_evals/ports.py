@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
+from pydantic import Field, JsonValue
+
 from equipoise_evals.model import ArmSpec, Frozen, Plan, Record, Records, Role, SamplingPlan, StepColumns
 from equipoise_evals.model.records import ClientTiming, LaunchRecord, TreatmentRecord
 
@@ -44,10 +46,14 @@ class RequestFailed(Exception):
 
 
 class Decoded(Frozen):
-    """One block's worth of decoding: the engine's own step clock and the clients' view of the same steps."""
+    """One block's worth of decoding: the engine's own step clock and the clients' view of the same steps.
+
+    ``telemetry`` is what the device said of itself meanwhile; empty where there is none to ask.
+    """
 
     steps: StepColumns
     client: tuple[ClientTiming, ...]
+    telemetry: dict[str, JsonValue] = Field(default_factory=dict)
 
 
 class Engine(Protocol):

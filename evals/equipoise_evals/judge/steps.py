@@ -41,12 +41,19 @@ class TimedBlock:
 
 
 def timed_block(block: BlockRecord, latency: LatencyPlan) -> TimedBlock:
-    """The full-batch steps of a block after its warm-up steps."""
+    """The full-batch steps of a block after its warm-up steps.
+
+    Steps are counted by their context, which each raises by one token per request, so that a clock which sampled only
+    every n-th step leaves out the same steps as one that saw them all.
+    """
     columns = block.steps
-    full = np.flatnonzero(np.array(columns.real_batch, dtype=np.int64) == block.batch)[latency.warmup_steps :]
+    full = np.flatnonzero(np.array(columns.real_batch, dtype=np.int64) == block.batch)
+    all_contexts = np.array(columns.context_tokens, dtype=np.int64)
+    if full.size:
+        full = full[all_contexts[full] >= all_contexts[full[0]] + latency.warmup_steps * block.batch]
     return TimedBlock(
         record=block,
-        contexts=np.array(columns.context_tokens, dtype=np.int64)[full],
+        contexts=all_contexts[full],
         busy_us=np.array(columns.busy_us, dtype=np.float64)[full],
         period_us=np.array(columns.period_us, dtype=np.float64)[full],
         client_us=np.array([timing.tpot_us for timing in block.client], dtype=np.float64),

@@ -1,6 +1,7 @@
 """Finding a comparison's documents: in a file, at a service, or in this machine's database."""
 
 import asyncio
+import lzma
 from pathlib import Path
 
 from sqlalchemy.engine import make_url
@@ -15,10 +16,11 @@ from equipoise_service.store import Store, Stored
 
 
 def records_of(where: str, url: str | None) -> RecordsDocument:
-    """The records of a comparison: of a file if there is one of this name, else by id."""
+    """The records of a comparison: of a file if there is one of this name, else by id. ``.xz`` files are unpacked."""
     file = Path(where)
     if file.is_file():
-        return RecordsDocument.model_validate_json(file.read_bytes())
+        content = file.read_bytes()
+        return RecordsDocument.model_validate_json(lzma.decompress(content) if file.suffix == ".xz" else content)
     if url is not None:
         return RecordsDocument.model_validate_json(_fetch(url, f"/comparisons/{where}/records"))
     store, stored = _local(where)

@@ -77,6 +77,13 @@ def reported(server_info: JsonObject) -> dict[str, JsonValue]:
     return {name: server_info[name] for name in REPORTED if name in server_info}
 
 
+def clock_cost(server_info: JsonObject) -> dict[str, JsonValue]:
+    """What the first rank's step clock says of its own cost, as ``step_clock``; empty if it says nothing."""
+    records = _records(server_info)
+    cost = records[0].get("step_clock") if records and records[0] is not None else None
+    return {} if cost is None else {"step_clock": cost}
+
+
 def _model_faults(model: ModelRef, model_info: JsonObject) -> list[str]:
     seen = model_info.get("model_path")
     return [] if seen == model.path else [f"expected model {model.path!r}, the engine serves {seen!r}"]

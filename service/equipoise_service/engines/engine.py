@@ -11,17 +11,19 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+from pydantic import JsonValue
 
 from equipoise_evals.model import ArmSpec, ModelRef, Role, SamplingPlan
 from equipoise_evals.model.records import LaunchRecord, TreatmentRecord
 from equipoise_evals.ports import Decoded, EngineFault, Generation, RequestFailed
 from equipoise_service.engines import logs, trace
-from equipoise_service.engines.attestation import AttestationError, Expected, attested, reported
+from equipoise_service.engines.attestation import AttestationError, Expected, attested, clock_cost, reported
 from equipoise_service.engines.client import EngineClient, EngineUnreachable
 from equipoise_service.engines.environment import Device, EngineCommand, Start
 from equipoise_service.engines.limits import Limits
 from equipoise_service.engines.process import ProcessTree
 from equipoise_service.engines.steplog import StepLog, StepLogError, full_batch
+from equipoise_service.engines.telemetry import Telemetry
 
 T = TypeVar("T")
 
@@ -116,10 +118,13 @@ class SGLangEngine:
         await self._whole("decode", self.client.server_info())  # flushes what came before this block
         begin = self._log_position("decode")
         # The first token of each sequence comes out of its prefill, which is no decode step.
-        client = await self._whole("decode", self.client.stream_batch(prompts, 1 + steps + SPARE_STEPS))
-        await self._whole("decode", self.client.server_info())
+        stream = self._whole("decode", self.client.stream_batch(prompts, 1 + steps + SPARE_STEPS))
+        client, telemetry = await self._observed(stream)
+        telemetry |= clock_cost(await self._whole("decode", self.client.server_info()))
+        every = int(self.arm.environment.get("EQUIPOISE_STEP_CLOCK_EVERY", "1"))
         try:
-            return Decoded(steps=full_batch(self._steps.since(begin), batch, steps), client=client)
+            columns = full_batch(self._steps.since(begin), batch, steps, every)
+            return Decoded(steps=columns, client=client, telemetry=telemetry)
         except StepLogError as short:
             raise self.fault("decode", str(short)) from short
 
@@ -139,6 +144,14 @@ class SGLangEngine:
         return TreatmentRecord(
             pair=self.launch.pair, role=self.role, activity=activity, steps=counts.steps, per_step=counts.per_step
         )
+
+    async def _observed(self, work: Coroutine[Any, Any, T]) -> tuple[T, dict[str, JsonValue]]:
+        """Do work and say what the GPU was like meanwhile; nothing is said where there is none."""
+        if self.launch.device != "cuda":
+            return await work, {}
+        async with Telemetry() as telemetry:
+            done = await work
+        return done, telemetry.summary()
 
     def fault(self, stage: str, reason: str) -> EngineFault:
         """An ``EngineFault`` of this engine, with what its log says last."""

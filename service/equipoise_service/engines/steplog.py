@@ -48,19 +48,26 @@ class StepLog:
         return row
 
 
-def full_batch(rows: list[list[float | None]], batch: int, steps: int) -> StepColumns:
-    """The first ``steps`` rows that decoded the whole batch.
+def full_batch(rows: list[list[float | None]], batch: int, steps: int, every: int = 1) -> StepColumns:
+    """The rows of the first ``steps`` steps that decoded the whole batch.
+
+    Args:
+        rows: What the log holds of the block.
+        batch: Requests in the batch.
+        steps: Steps of the block.
+        every: The step clock's own setting; it keeps the first step of a block and every so many after it.
 
     Raises:
         StepLogError: Fewer were seen, since requests did not run together or one ended early; or one has no busy time.
     """
     full = [row for row in rows if row[2] == batch]
-    if len(full) < steps:
+    wanted = -(-steps // every)
+    if len(full) < wanted:
         seen = sorted({row[2] for row in rows if row[2] is not None})
         raise StepLogError(
-            f"{len(full)} of {steps} steps decoded all {batch} requests together "
+            f"{len(full)} of {wanted} steps decoded all {batch} requests together "
             f"({len(rows)} steps of batch sizes {seen})"
         )
-    if any(row[4] is None for row in full[:steps]):
+    if any(row[4] is None for row in full[:wanted]):
         raise StepLogError("a step of the block has no busy time: it ran outside a captured graph")
-    return StepColumns.model_validate(dict(zip(COLUMNS, zip(*full[:steps], strict=True), strict=True)))
+    return StepColumns.model_validate(dict(zip(COLUMNS, zip(*full[:wanted], strict=True), strict=True)))

@@ -1,6 +1,7 @@
 """Counts operators and kernels per decode step in the profiler traces that SGLang writes.
 
-Traces reach a gigabyte, so they are read as a stream; memory grows with the number of distinct names and of steps only.
+Traces reach a gigabyte, so they are read as a stream; memory grows with the number of distinct names, of steps and of
+launches only.
 The count is of what the profiler saw, never of what our own code says that it did.
 """
 
@@ -25,6 +26,8 @@ CATEGORIES: dict[Activity, frozenset[str]] = {
 }
 DECODE_STEP = re.compile(r"^step\[DECODE\b")
 """SGLang's span around one forward pass; there when CPU activity was recorded."""
+LEAST_KERNELS_OF_A_GRAPH = 8
+"""A decode step has several kernels in every layer; a few under one id are no step."""
 SETTLE_S = 0.3
 
 
@@ -56,10 +59,15 @@ class _Span(NamedTuple):
 def count(path: Path, activity: Activity, requested_steps: int) -> Counts:
     """Occurrences per decode step, by name.
 
-    A CPU trace holds SGLang's spans: only what begins inside a decode step's span on its thread is counted, over as
-    many steps as there are spans. It takes a second pass, since spans and operators come in no order. A trace of GPU
-    activity alone has no spans: everything is counted, over ``requested_steps``, which SGLang's profiler keeps exactly
-    (it stops by its count of forward passes).
+    Each way takes two passes, since a trace is in no order and is not kept in memory:
+
+    * A CPU trace holds SGLang's spans: what begins inside a decode step's span on its thread is counted, over as many
+      steps as there are spans.
+    * In a GPU trace of engines with CUDA graphs each decode step is one launch of a graph, and its kernels share the
+      launch's correlation id: the kernels of whole launches are counted, over as many steps as there are. A launch that
+      the profiler caught only in part, at its start, is left out, and so is what runs between the graphs.
+    * A GPU trace without graphs has nothing to tell steps apart by: everything is counted, over ``requested_steps``,
+      which SGLang's profiler keeps exactly (it stops by its count of forward passes).
 
     Raises:
         TraceUnfinished: The file is not complete.
@@ -71,6 +79,9 @@ def count(path: Path, activity: Activity, requested_steps: int) -> Counts:
         spans = _decode_spans(path)
         steps = sum(map(len, spans.values()))
         counted = (event for event in counted if _inside(event, spans))
+    elif launches := _whole_graph_launches(path):
+        steps = len(launches)
+        counted = (event for event in counted if _correlation(event) in launches)
     if steps == 0:
         raise TraceError(f"{path.name} holds no decode step")
     names = Counter(str(event["name"]) for event in counted)
@@ -108,6 +119,29 @@ def _decode_spans(path: Path) -> dict[tuple[Any, Any], list[_Span]]:
             span = _Span(event["ts"], event["ts"] + event["dur"])
             spans.setdefault((event["pid"], event["tid"]), []).append(span)
     return {thread: sorted(of_thread) for thread, of_thread in spans.items()}
+
+
+def _whole_graph_launches(path: Path) -> frozenset[int]:
+    """Correlation ids of the graph launches that ran the usual number of kernels; none where no graph was launched.
+
+    A kernel launched alone has a correlation id of its own, so more than one kernel to an id is a graph. Graphs of less
+    than half the size of the largest do something else than a decode step.
+    """
+    sizes = Counter(
+        correlation
+        for event in _events(path)
+        if event.get("cat") == "kernel" and (correlation := _correlation(event)) is not None
+    )
+    largest = max(sizes.values(), default=0)
+    if largest < LEAST_KERNELS_OF_A_GRAPH:
+        return frozenset()
+    usual, _ = Counter(size for size in sizes.values() if size > largest / 2).most_common(1)[0]
+    return frozenset(correlation for correlation, size in sizes.items() if size == usual)
+
+
+def _correlation(event: dict[str, Any]) -> int | None:
+    found = event.get("args", {}).get("correlation")
+    return found if isinstance(found, int) else None
 
 
 def _inside(event: dict[str, Any], spans: dict[tuple[Any, Any], list[_Span]]) -> bool:

@@ -1,0 +1,120 @@
+"""What a GPU says of itself while a block decodes: clocks, power, temperature, throttling, who else computes on it.
+
+Sampled beside the block through NVML and summed up; the judge reads none of it, people do when a block looks odd.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from statistics import median
+from typing import NewType
+
+import psutil
+import pynvml
+from pydantic import JsonValue
+
+Gpu = NewType("Gpu", object)
+"""NVML's handle of a device."""
+PERIOD_S = 0.25
+REASONS = {
+    pynvml.nvmlClocksThrottleReasonApplicationsClocksSetting: "applications_clocks",
+    pynvml.nvmlClocksThrottleReasonSwPowerCap: "power_cap",
+    pynvml.nvmlClocksThrottleReasonHwSlowdown: "hardware_slowdown",
+    pynvml.nvmlClocksThrottleReasonSyncBoost: "sync_boost",
+    pynvml.nvmlClocksThrottleReasonSwThermalSlowdown: "software_thermal",
+    pynvml.nvmlClocksThrottleReasonHwThermalSlowdown: "hardware_thermal",
+    pynvml.nvmlClocksThrottleReasonHwPowerBrakeSlowdown: "power_brake",
+}
+"""Reasons that slow a busy GPU down; an idle one and a clock set on purpose are no finding."""
+QUANTITIES: Mapping[str, Callable[[Gpu | None], float]] = {
+    "sm_clock_mhz": lambda gpu: pynvml.nvmlDeviceGetClockInfo(gpu, pynvml.NVML_CLOCK_SM),
+    "power_w": lambda gpu: pynvml.nvmlDeviceGetPowerUsage(gpu) / 1000,
+    "temperature_c": lambda gpu: pynvml.nvmlDeviceGetTemperature(gpu, pynvml.NVML_TEMPERATURE_GPU),
+}
+
+
+class Telemetry:
+    """Samples one GPU while a context lasts; ``summary`` is what it saw.
+
+    Args:
+        visible: The value of ``CUDA_VISIBLE_DEVICES``; its first entry is the GPU, the first of all if it is empty.
+    """
+
+    def __init__(self, visible: str | None = None) -> None:
+        self._visible = os.environ.get("CUDA_VISIBLE_DEVICES", "") if visible is None else visible
+        self._samples: dict[str, list[float]] = {name: [] for name in QUANTITIES}
+        self._reasons: set[str] = set()
+        self._missing: dict[str, str] = {}
+        self._gpu: Gpu | None = None
+        self._sampling: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> "Telemetry":
+        """Start sampling."""
+        try:
+            pynvml.nvmlInit()
+            self._gpu = _device(self._visible)
+        except pynvml.NVMLError as error:
+            self._missing["nvml"] = str(error)
+            return self
+        self._sampling = asyncio.create_task(self._sample())
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Stop sampling, after one sample more."""
+        if self._sampling is None:
+            return
+        self._sampling.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._sampling
+        await asyncio.to_thread(self._once)
+
+    async def _sample(self) -> None:
+        while True:
+            await asyncio.to_thread(self._once)
+            await asyncio.sleep(PERIOD_S)
+
+    def _once(self) -> None:
+        for name, read in QUANTITIES.items():
+            try:
+                self._samples[name].append(read(self._gpu))
+            except pynvml.NVMLError as error:
+                self._missing[name] = str(error)
+        try:
+            bits = pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._gpu)
+            self._reasons |= {word for bit, word in REASONS.items() if bits & bit}
+        except pynvml.NVMLError as error:
+            self._missing["throttle_reasons"] = str(error)
+
+    def summary(self) -> dict[str, JsonValue]:
+        """Least, median and largest value of each quantity, reasons of throttling, and processes that are not ours.
+
+        What could not be read is absent and named in ``unavailable`` with the driver's reason.
+        """
+        found: dict[str, JsonValue] = {
+            name: {"min": min(values), "median": median(values), "max": max(values), "samples": len(values)}
+            for name, values in self._samples.items()
+            if values
+        }
+        if self._gpu is not None:
+            if "throttle_reasons" not in self._missing:
+                found["throttle_reasons"] = [*sorted(self._reasons)]
+            try:
+                found["foreign_processes"] = list(_foreign_processes(self._gpu))
+            except pynvml.NVMLError as error:
+                self._missing["foreign_processes"] = str(error)
+        return found | ({"unavailable": dict(self._missing)} if self._missing else {})
+
+
+def _device(visible: str) -> Gpu:
+    first = visible.partition(",")[0].strip()
+    if first.startswith("GPU-"):
+        return Gpu(pynvml.nvmlDeviceGetHandleByUUID(first.encode()))
+    return Gpu(pynvml.nvmlDeviceGetHandleByIndex(int(first) if first.isdigit() else 0))
+
+
+def _foreign_processes(gpu: Gpu) -> Sequence[int]:
+    """Processes that compute on the GPU and are no descendants of this one."""
+    computing = {process.pid for process in pynvml.nvmlDeviceGetComputeRunningProcesses(gpu)}
+    ours = {child.pid for child in psutil.Process().children(recursive=True)}
+    return sorted(computing - ours)
