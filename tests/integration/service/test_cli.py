@@ -311,6 +311,7 @@ def test_a_killed_service_loses_nothing_and_leaves_nothing(tmp_path: Path, slow:
         path = f"/comparisons/{comparison_id}"
         until(lambda: len(serving.get(f"{path}/records")["records"]) > 2)
         before = serving.get(f"{path}/records")["records"]
+        heard = events(serving.url, path, after=0, most=4)
         serving.kill()
         until(lambda: engines_below(tmp_path) == [])
         (tmp_path / "data" / "service.json").unlink()
@@ -318,6 +319,22 @@ def test_a_killed_service_loses_nothing_and_leaves_nothing(tmp_path: Path, slow:
         view = serving.get(path)
         assert view["status"] == "interrupted"
         assert serving.get(f"{path}/records")["records"][: len(before)] == before
+        # Who listened before the kill goes on after it: each event once, in order, to the end.
+        heard += events(serving.url, path, after=heard[-1], most=None)
+        assert heard == list(range(1, len(heard) + 1))
+
+
+def events(url: str, path: str, after: int, most: int | None) -> list[int]:
+    """Numbers of the events after one, until the stream ends or ``most`` are heard."""
+    numbers: list[int] = []
+    headers = {"Last-Event-ID": str(after)}
+    with httpx.stream("GET", f"{url}{path}/events", headers=headers, timeout=60, trust_env=False) as stream:
+        for line in stream.iter_lines():
+            if line.startswith("id: "):
+                numbers.append(int(line.removeprefix("id: ")))
+            if len(numbers) == most:
+                break
+    return numbers
 
 
 def test_an_interrupted_command_cancels_its_comparison(tmp_path: Path, slow: dict[str, str]) -> None:
