@@ -1,6 +1,7 @@
 """The words and their precedence, on records whose truth is stated. Rules: DESIGN section 4."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ def rng(seed: int = 11) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def full(effect: float, pairs: int = 3, *, launch_sd: float = 0.0005, **changes: object) -> tuple[Records, Verdict]:
+def full(effect: float, pairs: int = 3, *, launch_sd: float = 0.0005, **changes: Any) -> tuple[Records, Verdict]:
     plan = make.plan(**changes)
     records = make.together(
         [make.questions()],
