@@ -9,6 +9,7 @@ backends take turns within each round, so that a slow moment of the machine hits
 import argparse
 import datetime
 import functools
+import os
 import platform
 import statistics
 import sys
@@ -75,9 +76,11 @@ def measure(batch: int, context: int, rounds: int, weights: list[torch.Tensor]) 
 def header(rounds: int) -> str:
     """What the numbers depend on."""
     versions = ", ".join(f"{name} {version(name)}" for name in ("sglang", "torch", "equipoise-backends"))
+    when = datetime.datetime.now(datetime.UTC)
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f}"
     return (
-        f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M} UTC; {versions}; {platform.machine()}, "
-        f"{torch.get_num_threads()} threads; SmolLM2-135M shapes, float32; medians of {rounds} rounds, ms per step\n"
+        f"{when:%Y-%m-%d %H:%M} UTC; {versions}; {machine}, {torch.get_num_threads()} threads; "
+        f"SmolLM2-135M shapes, float32; medians of {rounds} rounds, ms per step\n"
     )
 
 
