@@ -83,8 +83,9 @@ class Worker:
             AlreadyFinished: It has ended.
         """
         if comparison_id == self._current and self._task is not None and not self._task.done():
-            self._cancelled = True
-            self._task.cancel()
+            if not self._cancelled:  # a second order would break off the end of its engines
+                self._cancelled = True
+                self._task.cancel()
             return
         stored = self._store.comparisons.get(comparison_id)
         if stored is None:

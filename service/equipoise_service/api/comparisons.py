@@ -7,10 +7,10 @@ from fastapi import APIRouter, Header, Query, Response
 from pydantic import Field
 
 from equipoise_evals.model import Frozen
-from equipoise_service.api.dependencies import TheComparison, TheService
+from equipoise_service.api.dependencies import TheComparison, TheService, comparison_of
 from equipoise_service.api.problems import document
 from equipoise_service.api.views import ComparisonList, ComparisonView, ProgressView
-from equipoise_service.errors import ComparisonNotFound, EmptyIdempotencyKey, IdempotencyConflict, InvalidCursor
+from equipoise_service.errors import EmptyIdempotencyKey, IdempotencyConflict, InvalidCursor
 from equipoise_service.ids import new_id
 from equipoise_service.requests import CompareRequest
 from equipoise_service.service import Service
@@ -70,10 +70,7 @@ def read_comparison(stored: TheComparison, service: TheService) -> ComparisonVie
 async def cancel(comparison_id: str, service: TheService) -> ComparisonView:
     """Cancel a comparison. One that runs is ``cancelled`` as soon as its engines are gone; its records are kept."""
     service.worker.cancel(comparison_id)
-    stored = service.store.comparisons.get(comparison_id)
-    if stored is None:
-        raise ComparisonNotFound(comparison_id)
-    return _view(service, stored)
+    return _view(service, comparison_of(comparison_id, service))
 
 
 def is_id(text: str) -> bool:

@@ -68,8 +68,6 @@ async def _watch(client: ApiClient, comparison_id: str, console: Console) -> Non
 
 def _ended(view: dict[str, Any], as_json: bool) -> int:
     """Print how a comparison ended and return the exit code."""
-    from rich.console import Console
-
     if as_json:
         typer.echo(json.dumps(view, indent=2, sort_keys=True))
     if view["verdict"] is None:

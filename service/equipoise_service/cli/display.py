@@ -74,7 +74,7 @@ def show_verdict(console: Console, verdict: Verdict, plan: Plan) -> None:
     if verdict.accuracy is not None:
         console.print(_accuracy(verdict.accuracy))
     if verdict.treatment is not None:
-        console.print(_treatment(verdict, verdict.treatment))
+        console.print(_treatment(verdict.treatment))
     console.print(f"\n{_basis(plan)}", style="dim")
 
 
@@ -118,10 +118,10 @@ def _accuracy(accuracy: AccuracyVerdict) -> Table:
     return table
 
 
-def _treatment(verdict: Verdict, treatment: TreatmentEvidence) -> Table:
+def _treatment(treatment: TreatmentEvidence) -> Table:
     state = "active" if treatment.active else "inactive"
     table = _table(f"\ntreatment: {state}", "counted per decode step", "baseline", "candidate")
-    for name, (baseline, candidate) in treatment_counts(verdict).items():
+    for name, (baseline, candidate) in treatment_counts(treatment).items():
         table.add_row(escape(name), f"{baseline:g}", f"{candidate:g}")
     return table
 

@@ -31,7 +31,7 @@ def to_markdown(report: Report) -> str:
         [f"What to do: {escaped(verdict.what_to_do)}"],
         *([["## Latency"], _latency(verdict.latency)] if verdict.latency else []),
         *([["## Accuracy"], _accuracy(verdict.accuracy)] if verdict.accuracy else []),
-        *([["## Treatment"], _treatment(verdict, verdict.treatment)] if verdict.treatment else []),
+        *([["## Treatment"], _treatment(verdict.treatment)] if verdict.treatment else []),
         ["## How it was measured"],
         list(_setup(report)),
     ]
@@ -116,11 +116,11 @@ def _accuracy(accuracy: AccuracyVerdict) -> list[str]:
     return [f"**{accuracy.word.replace('_', ' ')}**", "", *table(["", ""], body), *_notes(evidence.notes)]
 
 
-def _treatment(verdict: Verdict, treatment: TreatmentEvidence) -> list[str]:
+def _treatment(treatment: TreatmentEvidence) -> list[str]:
     state = "The arms ran different code" if treatment.active else "The arms ran the same kernels"
     body = [
         (code(name), f"{baseline:g}", f"{candidate:g}")
-        for name, (baseline, candidate) in treatment_counts(verdict).items()
+        for name, (baseline, candidate) in treatment_counts(treatment).items()
     ]
     return [
         f"{state}, counted per decode step in a profiler trace ({treatment.activity}).",

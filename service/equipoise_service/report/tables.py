@@ -3,7 +3,14 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from equipoise_evals.model import AccuracyEvidence, Interval, LatencyContrast, LatencyEvidence, Verdict
+from equipoise_evals.model import (
+    AccuracyEvidence,
+    Interval,
+    LatencyContrast,
+    LatencyEvidence,
+    TreatmentEvidence,
+    Verdict,
+)
 
 METRIC_NAMES = {
     "busy": "busy (device works on a step)",
@@ -44,7 +51,7 @@ def rows(verdict: Verdict) -> Iterator[Row]:
     if verdict.accuracy is not None:
         yield from accuracy_rows(verdict.accuracy.evidence)
     if verdict.treatment is not None:
-        for name, counts in treatment_counts(verdict).items():
+        for name, counts in treatment_counts(verdict.treatment).items():
             for arm, count in zip(("baseline", "candidate"), counts, strict=True):
                 yield Row("treatment", f"{name}, {arm}", None, count, unit="per decode step")
     yield Row("cost", "time on the device", None, verdict.cost.device_seconds, unit="s")
@@ -86,11 +93,9 @@ def accuracy_rows(evidence: AccuracyEvidence) -> Iterator[Row]:
         yield Row("accuracy", f"identical texts {name}", None, 100 * share, unit="%")
 
 
-def treatment_counts(verdict: Verdict) -> dict[str, tuple[float, float]]:
+def treatment_counts(treatment: TreatmentEvidence) -> dict[str, tuple[float, float]]:
     """Counts per decode step, baseline and candidate, of every kernel or operator that the verdict names."""
-    if verdict.treatment is None:
-        return {}
-    baseline, candidate = verdict.treatment.baseline_per_step, verdict.treatment.candidate_per_step
+    baseline, candidate = treatment.baseline_per_step, treatment.candidate_per_step
     return {name: (baseline[name], candidate[name]) for name in sorted(baseline)}
 
 

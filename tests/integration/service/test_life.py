@@ -3,12 +3,15 @@
 import asyncio
 import json
 
+import pytest
+from sqlalchemy.exc import OperationalError
+
 from equipoise_evals.judge import canonical_json, judge
-from equipoise_evals.model import Verdict
+from equipoise_evals.model import Plan, Records, Verdict
 from equipoise_evals.ports import EngineFault
 from equipoise_service.interchange import RecordsDocument
 from equipoise_service.settings import Settings
-from equipoise_service.store import Store
+from equipoise_service.store import Database, Store
 from tests.integration.service.conftest import Start
 from tests.integration.service.fake import Call
 
@@ -202,3 +205,73 @@ async def test_a_killed_service_leaves_running_and_the_next_start_interrupts(sta
     async with start() as running:
         assert (await running.view(killed))["status"] == "interrupted"
         assert await running.view(comparison_id) == finished
+
+
+class SlowEnd:
+    """Holds the first decode call, and takes a while to let go when it is cancelled, as an engine's end does."""
+
+    def __init__(self) -> None:
+        self.reached, self.ended = asyncio.Event(), False
+
+    async def __call__(self, call: Call) -> None:
+        if call.method != "decode":
+            return
+        self.reached.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.2)
+            self.ended = True
+
+
+async def test_cancelling_twice_does_not_break_off_the_end_of_the_engines(start: Start) -> None:
+    slow = SlowEnd()
+    async with start(slow) as running:
+        comparison_id = await running.submit()
+        await slow.reached.wait()
+        for _ in range(2):
+            assert (await running.client.post(f"/comparisons/{comparison_id}/cancel")).status_code == 202
+            await asyncio.sleep(0.05)
+        assert (await running.ended(comparison_id))["status"] == "cancelled"
+        assert slow.ended
+
+
+async def test_ending_the_service_waits_for_a_cancellation(start: Start, settings: Settings) -> None:
+    slow = SlowEnd()
+    async with start(slow) as running:
+        comparison_id = await running.submit()
+        await slow.reached.wait()
+        await running.client.post(f"/comparisons/{comparison_id}/cancel")
+    assert slow.ended
+    store = Store.open(settings.url_of_database)
+    stored = store.comparisons.get(comparison_id)
+    store.database.close()
+    assert stored is not None
+    assert stored.status == "cancelled"
+
+
+async def test_a_verdict_that_the_stored_records_do_not_give_is_none(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def another(records: Records, plan: Plan) -> Verdict:
+        return judge(Records(records=records.records[:-3]), plan)
+
+    monkeypatch.setattr("equipoise_service.worker.judge", another)
+    async with start() as running:
+        view = await running.ended(await running.submit())
+        assert (view["status"], view["verdict"]) == ("failed", None)
+        assert "give another verdict" in view["error"]["reason"]
+
+
+async def test_a_database_that_cannot_be_read_is_not_ready(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with start() as running:
+
+        def broken(_: Database) -> None:
+            raise OperationalError("SELECT 1", {}, Exception("disk I/O error"))
+
+        monkeypatch.setattr(Database, "read", broken)
+        answer = await running.client.get("/readyz")
+        assert answer.status_code == 503
+        assert answer.json()["checks"] == {"database": "cannot be read: OperationalError", "worker": "ok"}
+        monkeypatch.undo()
+        assert (await running.client.get("/readyz")).status_code == 200

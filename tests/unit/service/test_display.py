@@ -1,0 +1,66 @@
+import io
+import json
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from equipoise_evals.judge import judge
+from equipoise_evals.model import Record
+from equipoise_service.cli.client import Happened
+from equipoise_service.cli.display import LiveProgress, show_verdict
+from tests.support import records as make
+
+
+def happened(kind: str, **data: object) -> Happened:
+    return Happened(1, kind, json.dumps(data))
+
+
+EVENTS = [
+    happened("status", status="running"),
+    happened("progress", stage="gsm8k", done=1, total=4, detail="[bold]arm A"),
+    happened("progress", stage="gsm8k", done=4, total=4, detail=""),
+    happened("status", status="succeeded"),
+]
+
+
+def test_without_a_terminal_each_stage_is_one_line() -> None:
+    out = io.StringIO()
+    with LiveProgress(Console(file=out, width=80)) as progress:
+        for event in EVENTS:
+            progress.show(event)
+    assert out.getvalue().splitlines() == ["running", "gsm8k: [bold]arm A", "succeeded"]
+
+
+def test_a_terminal_shows_a_bar_and_is_left_clean() -> None:
+    out = io.StringIO()
+    with LiveProgress(Console(file=out, width=80, force_terminal=True)) as progress:
+        for event in EVENTS:
+            progress.show(event)
+    assert "4/4" in out.getvalue()
+    assert out.getvalue().endswith("\x1b[2K")  # the bar's line is erased
+
+
+@pytest.mark.parametrize("halves", [("latency", "accuracy"), ("latency",), ("accuracy",), ()])
+def test_every_half_that_was_measured_fits_80_columns(halves: tuple[str, ...]) -> None:
+    plan = make.plan() if "accuracy" in halves else make.plan(accuracy=None)
+    parts: list[Iterable[Record]] = [[make.questions()], make.launches(plan, 3), make.treatment()]
+    if "accuracy" in halves:
+        parts.append(make.equal_passes())
+    if "latency" in halves:
+        parts.append(make.blocks(plan, 3, np.random.default_rng(3), effect=-0.02, base_us=987_654.0))
+    out = io.StringIO()
+    show_verdict(Console(file=out, width=80), judge(make.together(*parts), plan), plan)
+    text = out.getvalue()
+    assert ("latency: " in text, "accuracy: " in text) == ("latency" in halves, "accuracy" in halves)
+    assert "…" not in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_what_was_not_observed_is_not_shown() -> None:
+    plan = make.plan()
+    out = io.StringIO()
+    show_verdict(Console(file=out, width=80), judge(make.together([make.questions()]), plan), plan)
+    assert "treatment:" not in out.getvalue()
+    assert "16 of 16 questions from simulated" in out.getvalue()
