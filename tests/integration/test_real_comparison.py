@@ -92,8 +92,9 @@ async def test_two_real_engines_reach_an_honest_verdict(line: Line) -> None:
     assert verdict.latency is not None
     assert verdict.latency.word == "inconclusive"
     assert verdict.treatment is not None
-    assert verdict.treatment.baseline_per_step == {"aten::ones": 2 * LAYERS, "aten::zeros": LAYERS}
-    assert verdict.treatment.candidate_per_step == {"aten::ones": 0, "aten::zeros": 0}
+    allocations = {"aten::ones": 2 * LAYERS, "aten::zeros": LAYERS}
+    assert verdict.treatment.baseline_per_step.items() >= allocations.items()
+    assert verdict.treatment.candidate_per_step.items() >= dict.fromkeys(allocations, 0.0).items()
     assert verdict.accuracy is not None
     assert verdict.accuracy.evidence.matches == {"A1-B1": 1.0}  # float32 greedy answers are equal in both arms
     assert [launch.attestation["arm"] for launch in sorted(records.of(LaunchRecord), key=lambda r: r.role)] == [
