@@ -1,10 +1,9 @@
 """Internals of SGLang and FlashInfer that the TRTLLM MHA arms touch: a part of the list in `seam`."""
 
+from equipoise_backends.names import BACKEND, DECODE_KERNEL, FUSED_WRITE, HELPER_MODULE, MODULE
 from equipoise_backends.requirement import Requirement
-from equipoise_backends.trtllm import BACKEND, FUSED_WRITE, HELPER_MODULE, MODULE
 
 _LAYER = ("self", "q", "k", "v", "layer", "forward_batch", "save_kv_cache")
-_DECODE = "flashinfer.decode.trtllm_batch_decode_with_kv_cache"
 
 CUDA = (
     Requirement(f"{BACKEND}.__init__", "AFTER hook: counters and scale by the arm", ("self", "model_runner")),
@@ -18,7 +17,7 @@ CUDA = (
             "self.workspace_buffer",
             "self.is_xqa_impl",
             "self.speculative_num_draft_tokens",
-            f"{_DECODE}(",
+            f"{DECODE_KERNEL}(",
         ),
     ),
     Requirement(
@@ -71,7 +70,7 @@ CUDA = (
         attributes=("self.forward_ct",),
     ),
     Requirement(
-        _DECODE,
+        DECODE_KERNEL,
         "AROUND hook: the counter buffer",
         ("query", "kv_cache", "workspace_buffer", "block_tables", "seq_lens"),
         attributes=("multi_ctas_kv_counter_buffer", "q_len_per_req", "cum_seq_lens_q"),

@@ -22,6 +22,7 @@ import torch
 
 from equipoise_backends.calls import CallObservation, ProcessCalls, describe_calls
 from equipoise_backends.host import ForwardBatch, Layer, ModelRunner, TrtllmBackend
+from equipoise_backends.names import BACKEND, DECODE_KERNEL, FUSED_WRITE, HELPER_MODULE
 from equipoise_backends.scratch import (
     DirtySemaphoresError,
     HeldMemory,
@@ -37,10 +38,6 @@ from equipoise_backends.settings import Arm
 
 Output = TypeVar("Output")
 
-MODULE = "sglang.srt.layers.attention.trtllm_mha_backend"
-BACKEND = f"{MODULE}.TRTLLMHAAttnBackend"
-HELPER_MODULE = "sglang.srt.layers.attention.trtllm_mla_backend"
-FUSED_WRITE = "sglang.kernels.ops.kvcache.fused_fp8_qkv_kv_cache"
 SCALE_NAME = "trtllm_mha_default_kv_scale"
 """The name under which upstream keeps its default scale in ``get_buffer``, from 0.5.18 on."""
 SEMAPHORE_BYTES = 8 * 1024 * 1024
@@ -85,7 +82,7 @@ class TrtllmMha:
             (f"{BACKEND}.__init__", self.after_init, "AFTER"),
             (f"{BACKEND}.forward_decode", self.around_forward_decode, "AROUND"),
             (f"{BACKEND}.forward_extend", self.around_forward_extend, "AROUND"),
-            ("flashinfer.decode.trtllm_batch_decode_with_kv_cache", self.around_decode_kernel, "AROUND"),
+            (DECODE_KERNEL, self.around_decode_kernel, "AROUND"),
             ("flashinfer.decode.xqa_batch_decode_with_kv_cache", self.before_xqa, "BEFORE"),
             ("flashinfer.decode.get_trtllm_gen_fmha_module", self.before_trtllm_gen, "BEFORE"),
             ("flashinfer.utils._get_trtllm_gen_multi_ctas_kv_counter_buffer", self.before_counters_made, "BEFORE"),

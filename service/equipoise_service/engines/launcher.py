@@ -8,7 +8,7 @@ import asyncio
 import logging
 import os
 import uuid
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +19,7 @@ import psutil
 from equipoise_evals.model import Plan, Role
 from equipoise_evals.model.records import StopRecord
 from equipoise_evals.ports import Engine, EngineFault, Recorder
-from equipoise_service.engines import readiness
+from equipoise_service.engines import logs, readiness
 from equipoise_service.engines.client import EngineClient
 from equipoise_service.engines.engine import Launch, SGLangEngine
 from equipoise_service.engines.environment import (
@@ -35,6 +35,9 @@ from equipoise_service.engines.process import ProcessTree
 
 log = logging.getLogger(__name__)
 
+MEMORY_TAKEN = "Memory pool end."
+"""SGLang's line once the KV pool is allocated."""
+MEMORY_POLL_S = 0.2
 START_ATTEMPTS = 3
 """Starts of one engine when a port is taken between choice and bind."""
 
@@ -70,13 +73,18 @@ class SGLangLauncher:
     async def launch_pair(self, plan: Plan, pair: int, order: tuple[Role, Role]) -> AsyncIterator[dict[Role, Engine]]:
         """Start both engines in ``order``, one after the other; both are gone when the context is left.
 
+        On a GPU the second is started once the first has taken its memory: SGLang sizes a KV pool by what is free at
+        the time, and most of a start comes after that.
+
         Raises:
             EngineFault: An engine did not start, did not attest, or its KV pool differs from the other's.
         """
         running: list[SGLangEngine] = []
         try:
-            for position, role in enumerate(order):
-                await self._start(plan, pair, role, position, running)
+            async with _together() as start:
+                for position, role in enumerate(order):
+                    started = start(self._start(plan, pair, role, position, running))
+                    await _memory_taken(started, running)
             await readiness.require_equal_pools(running)
             engines: dict[Role, Engine] = {engine.role: engine for engine in running}
             yield engines
@@ -158,6 +166,28 @@ class SGLangLauncher:
         if self._leftovers:
             pids = ", ".join(str(process.pid) for process in self._leftovers)
             raise EngineFault(role, "start", f"processes of an earlier engine still run: {pids}; end them first")
+
+
+@asynccontextmanager
+async def _together() -> AsyncIterator[Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]]:
+    """Run work beside each other and wait for all of it; the first failure cancels the rest and is raised alone."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            yield group.create_task
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from failures.exceptions[0].__cause__
+
+
+async def _memory_taken(started: "asyncio.Task[None]", running: list[SGLangEngine]) -> None:
+    """Wait until the newest engine on a GPU has its KV pool, by its log; any other until it has started or failed.
+
+    On a CPU two starts at once would only share its few cores.
+    """
+    while not started.done():
+        newest = running[-1] if running else None
+        if newest and newest.launch.device == "cuda" and logs.mentions(newest.tree.log, MEMORY_TAKEN):
+            return
+        await asyncio.wait({started}, timeout=MEMORY_POLL_S)
 
 
 async def _never_lost(spawn: Coroutine[Any, Any, ProcessTree]) -> ProcessTree:

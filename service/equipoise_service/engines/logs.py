@@ -88,6 +88,11 @@ def size(path: Path) -> int:
         return 0
 
 
+def mentions(path: Path, text: str) -> bool:
+    """Whether a log holds a text; False before the file exists."""
+    return size(path) > 0 and text.encode() in path.read_bytes()
+
+
 def tail(path: Path, *, lines: int = TAIL_LINES, limit_bytes: int = TAIL_BYTES) -> str:
     """The last lines of a log, reading at most ``limit_bytes`` of it however long it is."""
     if size(path) == 0:

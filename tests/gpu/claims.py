@@ -1,0 +1,174 @@
+"""What stored records of a GPU run must show, each claim beside what was seen. Pure: a record can be checked again."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from equipoise_evals.judge import canonical_json, judge
+from equipoise_evals.model import (
+    BlockRecord,
+    LatencyContrast,
+    LatencyEvidence,
+    LaunchRecord,
+    PassRecord,
+    TreatmentRecord,
+    Verdict,
+)
+from equipoise_service.interchange import RecordsDocument
+
+Document = RecordsDocument
+
+HOOK_LIMIT_US = 20.0
+HOOK_ROWS = 2_000
+CLOCK_LIMIT = 0.005
+FILLS_PER_LAYER = {"xqa": 2, "trtllm-gen": 3}
+"""K and V scale; with TRTLLM-GEN the counter buffer too."""
+
+
+class Claim(NamedTuple):
+    """A sentence, whether the records bear it out, and what they show."""
+
+    claim: str
+    holds: bool
+    seen: str
+
+
+def reproduces(document: Document) -> Claim:
+    """Judging the records again gives the stored verdict."""
+    stored = "null" if document.verdict is None else canonical_json(document.verdict)
+    again = canonical_json(judge(document.observed, document.plan))
+    return Claim("judging the stored records again gives the stored verdict", stored == again, f"{len(again)} bytes")
+
+
+def treatment(document: Document, layers: int) -> list[Claim]:
+    """Fills per decode step, kernel path, and which half of the treatment the hardware exercises."""
+    records = document.observed.of(TreatmentRecord)
+    fills = {record.role: _fills(record.per_step) for record in records}
+    paths = {str(launch.attestation.get("kernel_path")) for launch in document.observed.of(LaunchRecord)}
+    path = next(iter(paths)) if len(paths) == 1 else ""
+    wanted = {"A": layers * FILLS_PER_LAYER.get(path, -1), "B": 0}
+    halves = {_half(launch) for launch in document.observed.of(LaunchRecord)}
+    half = "exercised" if path == "trtllm-gen" else "not exercised: xqa returns before it looks at the counter buffer"
+    return [
+        Claim(f"FillFunctor<float> per decode step is {wanted['A']} and 0", fills == wanted, str(fills)),
+        Claim("every engine used one known kernel path", path in FILLS_PER_LAYER, str(sorted(paths))),
+        Claim(f"the counter half is {half!r}", halves == {half}, str(sorted(halves))),
+    ]
+
+
+def faster(document: Document, low_us: Mapping[int, float], high_us: Mapping[int, float]) -> list[Claim]:
+    """``faster``, from at least three launch pairs, by about the known difference at every batch size."""
+    verdict = _verdict(document)
+    if verdict.latency is None:
+        return [Claim("the latency half has a verdict", holds=False, seen="none")]
+    evidence = verdict.latency.evidence
+    found = [
+        Claim("latency is 'faster'", verdict.latency.word == "faster", verdict.latency.word),
+        Claim("from at least 3 launch pairs", evidence.look >= 3, str(evidence.look)),
+        Claim("the clients' TPOT stands beside it", evidence.client is not None, _shown(evidence.client)),
+        Claim("the period stands beside it", evidence.period.interval is not None, _shown(evidence.period)),
+    ]
+    for contrast in _busy(evidence):
+        difference_us = contrast.candidate_us - contrast.baseline_us
+        low, high = low_us[contrast.batch], high_us[contrast.batch]
+        sentence = f"busy time at batch {contrast.batch} differs by {low:g} to {high:g} us"
+        found.append(Claim(sentence, low <= difference_us <= high, f"{difference_us:.1f} us; {_shown(contrast)}"))
+    return found
+
+
+def no_difference(document: Document) -> list[Claim]:
+    """An A/A is neither faster nor slower."""
+    verdict = _verdict(document)
+    word = verdict.latency.word if verdict.latency else "none"
+    shown = _shown(verdict.latency.evidence.busy) if verdict.latency else ""
+    return [
+        Claim("latency is neither 'faster' nor 'slower'", word in {"equivalent", "inconclusive"}, f"{word}; {shown}")
+    ]
+
+
+def inactive(document: Document) -> list[Claim]:
+    """The same pair without the declaration is no comparison."""
+    word = _verdict(document).overall.word
+    return [Claim("the verdict is 'treatment_inactive'", word == "treatment_inactive", word)]
+
+
+def clock(document: Document) -> list[Claim]:
+    """What the step clock costs: its hooks' host time, and the period with it at every step against every 16th."""
+    costs: dict[str, list[Mapping[str, Any]]] = {"A": [], "B": []}
+    for block in document.observed.of(BlockRecord):
+        cost = block.telemetry.get("step_clock")
+        if isinstance(cost, dict):
+            costs[block.role].append(cost)
+    whole = [cost for cost in costs["A"] if cost["hook_rows"] == HOOK_ROWS]
+    medians = [float(cost["hook_median_us"]) for cost in whole]
+    verdict = _verdict(document)
+    contrasts = [] if verdict.latency is None else _periods(verdict.latency.evidence)
+    return [
+        Claim(
+            f"median host time of the hooks over {HOOK_ROWS} steps is at most {HOOK_LIMIT_US:g} us",
+            bool(medians) and max(medians) <= HOOK_LIMIT_US,
+            f"largest of {len(medians)} medians: {max(medians, default=float('nan')):.1f} us",
+        ),
+        *(
+            Claim(
+                f"the period at batch {contrast.batch} moves by less than 0.5 %, 95 % interval",
+                contrast.interval is not None
+                and contrast.interval.low > -CLOCK_LIMIT
+                and contrast.interval.high < CLOCK_LIMIT,
+                _shown(contrast),
+            )
+            for contrast in contrasts
+        ),
+        Claim("both batch sizes have a period", len(contrasts) == 2, str(len(contrasts))),
+    ]
+
+
+def gsm8k(document: Document, questions: int) -> list[Claim]:
+    """All questions in both arms, at least two passes, and their outputs compared."""
+    passes = document.observed.of(PassRecord)
+    answered = [sum(answer.state == "answered" for answer in one.answers) for one in passes]
+    verdict = _verdict(document)
+    if verdict.accuracy is None:
+        return [Claim("the accuracy half has a verdict", holds=False, seen="none")]
+    evidence = verdict.accuracy.evidence
+    flips = evidence.only_baseline + evidence.only_candidate
+    per_arm = min(sum(one.role == role for one in passes) for role in ("A", "B"))
+    return [
+        Claim(f"every pass answered {questions} questions", set(answered) == {questions}, str(answered)),
+        Claim("there are at least two passes in each arm", per_arm >= 2, str(per_arm)),
+        Claim("A/A and A/B match rates", {"A1-A2", "A1-B1"} <= evidence.matches.keys(), str(evidence.matches)),
+        Claim("flips are counted", evidence.graded == questions, f"{flips} flips of {evidence.graded}"),
+        Claim("output_shift has a p", evidence.output_shift_p is not None, str(evidence.output_shift_p)),
+    ]
+
+
+def _verdict(document: Document) -> Verdict:
+    return judge(document.observed, document.plan)
+
+
+def _fills(per_step: Mapping[str, float]) -> float:
+    return sum(number for name, number in per_step.items() if "FillFunctor<float>" in name)
+
+
+def _half(launch: LaunchRecord) -> str:
+    treated = launch.attestation.get("treatment")
+    exercised = treated.get("exercised") if isinstance(treated, dict) else None
+    return str(exercised.get("counters")) if isinstance(exercised, dict) else "not attested"
+
+
+def _busy(evidence: LatencyEvidence) -> Iterable[LatencyContrast]:
+    return [evidence.busy, *(one for one in evidence.secondary if one.metric == "busy")]
+
+
+def _periods(evidence: LatencyEvidence) -> list[LatencyContrast]:
+    return [evidence.period, *(one for one in evidence.secondary if one.metric == "period")]
+
+
+def _shown(contrast: LatencyContrast | None) -> str:
+    if contrast is None:
+        return "none"
+    interval = contrast.interval
+    limits = "no interval" if interval is None else f"[{interval.low:+.3%}, {interval.high:+.3%}] at {interval.level:g}"
+    return (
+        f"{contrast.metric} at batch {contrast.batch}: {contrast.baseline_us:.1f} -> {contrast.candidate_us:.1f} us, "
+        f"{contrast.effect:+.3%} {limits}, {contrast.pairs} pairs"
+    )

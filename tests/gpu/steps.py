@@ -1,0 +1,92 @@
+"""The comparisons of ``make gpu-evidence``, as the requests that anyone could send to ``POST /compare``."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.gpu import claims
+from tests.gpu.claims import Claim, Document
+
+DUMMY_WEIGHTS = {"flags": ["--load-format", "dummy"]}
+
+
+class Step(NamedTuple):
+    """One comparison.
+
+    Attributes:
+        model: Folder below the models' folder.
+        request: The body, less the model.
+        claims: What its records must show.
+    """
+
+    model: str
+    request: Mapping[str, Any]
+    claims: Callable[[Document], list[Claim]]
+
+    def body(self, models: Path) -> dict[str, Any]:
+        """The whole request."""
+        return {"model": str(models / self.model), **self.request}
+
+
+STEPS: dict[str, Step] = {
+    "smollm2": Step(
+        "smollm2",
+        {"parts": ["latency", "accuracy"], "pairs_max": 3},
+        lambda document: [
+            *claims.treatment(document, layers=30),
+            *claims.faster(document, low_us={1: -140.0, 16: -125.0}, high_us={1: -80.0, 16: -65.0}),
+            *claims.gsm8k(document, questions=1_319),
+        ],
+    ),
+    "llama-8b-shape": Step(
+        "llama-8b-shape",
+        {"parts": ["latency"], "pairs_max": 3, "baseline": DUMMY_WEIGHTS, "candidate": DUMMY_WEIGHTS},
+        lambda document: [
+            *claims.treatment(document, layers=32),
+            *claims.faster(document, low_us={1: -130.0, 16: -130.0}, high_us={1: -70.0, 16: -70.0}),
+        ],
+    ),
+    "aa-baseline": Step(
+        "smollm2",
+        {
+            "parts": ["latency"],
+            "pairs_max": 3,
+            "declared_aa": True,
+            "candidate": {"name": "baseline-again", "scratch": "baseline"},
+        },
+        claims.no_difference,
+    ),
+    "aa-upstream": Step(
+        "smollm2",
+        {"parts": ["latency"], "pairs_max": 3, "declared_aa": True, "candidate": {"scratch": "upstream"}},
+        claims.no_difference,
+    ),
+    "aa-upstream-undeclared": Step(
+        "smollm2",
+        {"parts": ["latency"], "pairs_max": 3, "candidate": {"scratch": "upstream"}},
+        claims.inactive,
+    ),
+    "step-clock": Step(
+        "llama-8b-shape",
+        {
+            "parts": ["latency"],
+            "pairs_max": 3,
+            "declared_aa": True,
+            "steps_per_block": 512,
+            "baseline": DUMMY_WEIGHTS,
+            "candidate": {
+                "name": "clock-every-16th",
+                "scratch": "baseline",
+                "environment": {"EQUIPOISE_STEP_CLOCK_EVERY": "16"},
+                **DUMMY_WEIGHTS,
+            },
+        },
+        claims.clock,
+    ),
+    "gsm8k": Step(
+        "smollm2",
+        {"parts": ["accuracy"], "pairs_max": 2},
+        lambda document: claims.gsm8k(document, questions=1_319),
+    ),
+}
+"""In the order of their worth; ``gsm8k`` alone repeats a part of ``smollm2``."""
