@@ -24,6 +24,7 @@ class Requirement(NamedTuple):
         parameters: Parameters that the callable must begin with, empty when it is not called or hooked by position.
         attributes: Names that must occur in the source of the class, because only instances have them.
         since: First version of SGLang that must have it.
+        own: Whether the class itself must define it: a hook on an inherited method misses what the class does instead.
     """
 
     target: str
@@ -31,6 +32,7 @@ class Requirement(NamedTuple):
     parameters: tuple[str, ...] = ()
     attributes: tuple[str, ...] = ()
     since: str = "0"
+    own: bool = False
 
     def applies_to(self, sglang: str) -> bool:
         """Whether this version of SGLang must have it."""
@@ -43,6 +45,10 @@ def unmet(requirement: Requirement) -> str | None:
         found = pkgutil.resolve_name(requirement.target)
     except (ImportError, AttributeError) as error:
         return f"{requirement.target}: {error} ({requirement.why})"
+    if requirement.own:
+        owner, _, name = requirement.target.rpartition(".")
+        if name not in vars(pkgutil.resolve_name(owner)):
+            return f"{requirement.target}: inherited, not its own ({requirement.why})"
     # A hooked method is wrapped; what is checked is SGLang's own.
     original = inspect.unwrap(found) if callable(found) else found
     if requirement.parameters:

@@ -6,9 +6,9 @@ from equipoise_backends.requirement import Requirement
 _LAYER = ("self", "q", "k", "v", "layer", "forward_batch", "save_kv_cache")
 
 CUDA = (
-    Requirement(f"{BACKEND}.__init__", "AFTER hook: counters and scale by the arm", ("self", "model_runner")),
-    Requirement(f"{BACKEND}.forward_decode", "AROUND hook: the backend at work", _LAYER),
-    Requirement(f"{BACKEND}.forward_extend", "AROUND hook: the backend at work", _LAYER),
+    Requirement(f"{BACKEND}.__init__", "AFTER hook: counters and scale by the arm", ("self", "model_runner"), own=True),
+    Requirement(f"{BACKEND}.forward_decode", "AROUND hook: the backend at work", _LAYER, own=True),
+    Requirement(f"{BACKEND}.forward_extend", "AROUND hook: the backend at work", _LAYER, own=True),
     Requirement(
         BACKEND,
         "reads workspace, kernel family and draft tokens; its calls go through flashinfer.decode",

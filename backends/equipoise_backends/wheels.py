@@ -55,7 +55,7 @@ class Sources:
 def unmet_in(sources: Sources, requirement: Requirement) -> str | None:
     """Why a requirement does not hold in these wheels, None when it does."""
     target, why = requirement.target, requirement.why
-    place = _locate(sources, target)
+    place = _locate(sources, target, follow_bases=not requirement.own)
     if place is None:
         return f"{target}: gone ({why})"
     module, found = place
@@ -83,17 +83,17 @@ def check_wheels(wheels: Sequence[Path], sglang: str) -> list[str]:
     return [reason for reason in (unmet_in(sources, one) for one in asked) if reason is not None]
 
 
-def _locate(sources: Sources, target: str) -> tuple[str, Found] | None:
-    """The module and the definition of a dotted name."""
+def _locate(sources: Sources, target: str, *, follow_bases: bool) -> tuple[str, Found] | None:
+    """The module and the definition of a dotted name; of a class's member also in its bases, if they are followed."""
     parts = target.split(".")
     for length in range(len(parts) - 1, 0, -1):
         module = ".".join(parts[:length])
         if sources.text(module) is not None:
-            return _descend(sources, module, parts[length:])
+            return _descend(sources, module, parts[length:], follow_bases=follow_bases)
     return None
 
 
-def _descend(sources: Sources, module: str, names: Sequence[str]) -> tuple[str, Found] | None:
+def _descend(sources: Sources, module: str, names: Sequence[str], *, follow_bases: bool) -> tuple[str, Found] | None:
     """Follow names into a module: to a definition, a member of a class or its bases, or what was imported there."""
     tree = sources.tree(module)
     if tree is None:
@@ -101,7 +101,8 @@ def _descend(sources: Sources, module: str, names: Sequence[str]) -> tuple[str, 
     head, rest = names[0], names[1:]
     found = next((node for node in _members(tree) if head in _bound(node)), None)
     if found is None:
-        return _through_import(sources, tree, head, rest)
+        place = _imported(tree, head)
+        return None if place is None else _descend(sources, place[0], [place[1], *rest], follow_bases=follow_bases)
     if not rest:
         return module, found
     if not isinstance(found, ast.ClassDef):
@@ -109,16 +110,18 @@ def _descend(sources: Sources, module: str, names: Sequence[str]) -> tuple[str, 
     inner = next((node for node in _members(found) if rest[0] in _bound(node)), None)
     if inner is not None:
         return module, inner
-    bases = [base.id for base in found.bases if isinstance(base, ast.Name)]
-    return next((place for base in bases if (place := _descend(sources, module, [base, *rest])) is not None), None)
+    bases = [base.id for base in found.bases if isinstance(base, ast.Name) and follow_bases]
+    places = (_descend(sources, module, [base, *rest], follow_bases=True) for base in bases)
+    return next((place for place in places if place is not None), None)
 
 
-def _through_import(sources: Sources, tree: ast.Module, head: str, rest: Sequence[str]) -> tuple[str, Found] | None:
+def _imported(tree: ast.Module, name: str) -> tuple[str, str] | None:
+    """The module that a name is imported from, and what it is called there."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             for alias in node.names:
-                if (alias.asname or alias.name) == head:
-                    return _descend(sources, node.module, [alias.name, *rest])
+                if (alias.asname or alias.name) == name:
+                    return node.module, alias.name
     return None
 
 
