@@ -14,6 +14,8 @@ from equipoise_service.report import FORMATS, build_report
 from equipoise_service.settings import Settings
 from equipoise_service.store import Store, Stored
 
+RECORDS = "records"
+
 
 def records_of(where: str, url: str | None) -> RecordsDocument:
     """The records of a comparison: of a file if there is one of this name, else by id. ``.xz`` files are unpacked."""
@@ -28,10 +30,13 @@ def records_of(where: str, url: str | None) -> RecordsDocument:
 
 
 def report_of(comparison_id: str, ending: str, url: str | None) -> str:
-    """The report of a comparison, by id."""
+    """The report of a comparison, by id; ``records`` is its raw records, which need no verdict."""
     if url is not None:
-        return _fetch(url, f"/comparisons/{comparison_id}/report.{ending}")
+        name = RECORDS if ending == RECORDS else f"report.{ending}"
+        return _fetch(url, f"/comparisons/{comparison_id}/{name}")
     store, stored = _local(comparison_id)
+    if ending == RECORDS:
+        return "".join(records_text(stored, store.records))
     return FORMATS[ending](build_report(stored, store.records))
 
 

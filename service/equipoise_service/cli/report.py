@@ -14,11 +14,14 @@ class Format(StrEnum):
     MARKDOWN = "md"
     JSON = "json"
     CSV = "csv"
+    RECORDS = "records"
 
 
 def report(
     comparison_id: Annotated[str, typer.Argument(metavar="ID", help="The comparison's id.")],
-    format_: Annotated[Format, typer.Option("--format", "-f", help="Markdown, JSON or CSV.")] = Format.MARKDOWN,
+    format_: Annotated[
+        Format, typer.Option("--format", "-f", help="Markdown, JSON, CSV, or the raw records for `judge`.")
+    ] = Format.MARKDOWN,
     url: Url = None,
     output: Output = None,
 ) -> int:

@@ -151,6 +151,7 @@ async def test_what_is_not_there_is_404(shared: Running, path: str, comparison_i
     ("method", "path", "status"),
     [
         ("GET", "/nowhere", 404),
+        ("POST", "/comparisons/x/cancel", 404),
         ("PUT", "/compare", 405),
         ("GET", "/static/../app.py", 404),
         ("GET", "/schemas/secrets.json", 422),

@@ -126,6 +126,9 @@ def test_reports_by_id(blocked: Blocked, beside: Command, capsys: pytest.Capture
     assert capsys.readouterr().out.startswith("# Block: m\n")
     assert beside("report", blocked.id, "--format", "csv", "--output", str(tmp_path / "r.csv")) == 0
     assert (tmp_path / "r.csv").read_text().startswith("comparison_id,model,verdict,")
+    assert beside("report", blocked.id, "--format", "records", "-o", str(tmp_path / "r.json")) == 0
+    assert beside("judge", str(tmp_path / "r.json"), "--check") == 0
+    capsys.readouterr()
     assert beside("report", "01890000-0000-7000-8000-000000000000") == 3
     assert "there is no comparison" in capsys.readouterr().err
 
@@ -219,6 +222,8 @@ def test_records_that_give_another_verdict_fail_the_check(
     with Serving(blocked.folder, {}) as serving:
         document = serving.get(f"/comparisons/{blocked.id}/records")
         assert beside("judge", blocked.id, "--url", serving.url, "--check") == 0
+        assert beside("report", blocked.id, "--url", serving.url, "--format", "records") == 0
+        assert json.loads(capsys.readouterr().out.splitlines()[-1]) == document
         assert beside("report", blocked.id, "--url", serving.url) == 0
         assert "# Block: m" in capsys.readouterr().out
     file = tmp_path / "records.json"
