@@ -32,10 +32,11 @@ PROFILES: dict[Device, DeviceProfile] = {
         question_set="hub", max_new_tokens=256, concurrency=128,
         prompt_tokens=512, steps_per_block=256, warmup_steps=16, quads=2,
     ),
-    # A step takes 75 ms at batch 1 and 150 ms at 16, and a pass of 16 questions 26 s: a launch pair stays under 4 min.
+    # A step takes 75 ms at batch 1 and 150 to 270 ms at 16, a pass of 16 questions 20 to 26 s: with two starts a launch
+    # pair takes about 2.5 minutes on 2 idle cores, and a second quad would add one.
     "cpu": DeviceProfile(
         question_set="shipped", max_new_tokens=96, concurrency=16,
-        prompt_tokens=64, steps_per_block=32, warmup_steps=8, quads=2,
+        prompt_tokens=32, steps_per_block=32, warmup_steps=8, quads=1,
     ),
     # Simulated steps take about 2 ms.
     "simulated": DeviceProfile(
