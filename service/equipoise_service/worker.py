@@ -119,7 +119,14 @@ class Worker:
             else:
                 comparisons.interrupt(comparison_id, INTERRUPTED)
         elif (error := task.exception()) is not None:
-            log.warning("comparison %s failed", comparison_id, exc_info=error)
+            expected = isinstance(error, EngineFault | EquipoiseError)
+            log.log(
+                logging.INFO if expected else logging.ERROR,
+                "comparison %s failed: %s",
+                comparison_id,
+                error,
+                exc_info=None if expected else error,
+            )
             comparisons.fail(comparison_id, stored_error(error))
 
     async def _measure_and_judge(self, stored: Stored) -> None:

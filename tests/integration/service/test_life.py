@@ -4,16 +4,23 @@ import asyncio
 import json
 
 import pytest
+from fastapi import Response
 from sqlalchemy.exc import OperationalError
 
 from equipoise_evals.judge import canonical_json, judge
 from equipoise_evals.model import Plan, Records, Verdict
-from equipoise_evals.ports import EngineFault
+from equipoise_evals.ports import EngineFault, Recorder
+from equipoise_service.api.health import readyz
 from equipoise_service.interchange import RecordsDocument
+from equipoise_service.machine import Machine
+from equipoise_service.requests import CompareRequest
+from equipoise_service.resolve import resolve
+from equipoise_service.service import running as serving
 from equipoise_service.settings import Settings
-from equipoise_service.store import Database, Store
-from tests.integration.service.conftest import Start
-from tests.integration.service.fake import Call
+from equipoise_service.store import Database, NewComparison, Store
+from equipoise_service.worker import Tools
+from tests.integration.service.conftest import LATENCY_ONLY, Start
+from tests.integration.service.fake import Call, FakeLauncher
 
 
 class Gate:
@@ -275,3 +282,28 @@ async def test_a_database_that_cannot_be_read_is_not_ready(start: Start, monkeyp
         assert answer.json()["checks"] == {"database": "cannot be read: OperationalError", "worker": "ok"}
         monkeypatch.undo()
         assert (await running.client.get("/readyz")).status_code == 200
+
+
+async def test_a_worker_that_ends_settles_its_comparison_and_is_missed(settings: Settings) -> None:
+    gate = Gate()
+    launchers: list[FakeLauncher] = []
+
+    def launcher(comparison_id: str, plan: Plan, recorder: Recorder) -> FakeLauncher:
+        launchers.append(FakeLauncher(recorder, gate))
+        return launchers[-1]
+
+    machine = Machine(settings)
+    tools = Tools(launcher=launcher, prompts=lambda plan: ())
+    async with serving(settings, lambda request: resolve(request, machine), tools) as service:
+        request = CompareRequest.model_validate(LATENCY_ONLY)
+        plan = service.resolve(request)
+        new = NewComparison("c", "m", request.model_dump_json(), request.sha256, plan.model_dump_json())
+        service.store.comparisons.add(new)
+        await gate.reached.wait()
+        service.working.cancel()
+        await asyncio.wait({service.working})
+        stored = service.store.comparisons.get("c")
+        assert stored is not None
+        assert stored.status == "interrupted"
+        assert launchers[0].alive == 0
+        assert readyz(service, Response()).checks["worker"] == "the worker has ended; see the log"

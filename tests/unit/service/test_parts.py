@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -137,6 +138,7 @@ def test_a_taken_port_says_so() -> None:
 
 def test_an_address_is_written_as_a_client_needs_it() -> None:
     one = bind("127.0.0.1", 0)
+    assert one.socket.proto == socket.IPPROTO_TCP  # or answers wait 40 ms each, see bind
     assert one.url == f"http://127.0.0.1:{one.port}"
     assert Listening(one.socket, "::1", 80).url == "http://[::1]:80"
     one.socket.close()
