@@ -1,5 +1,6 @@
 """The step clock on fake runners: which steps count, what a row says, what the log holds, what a hook costs."""
 
+import itertools
 import json
 import statistics
 import time
@@ -211,3 +212,74 @@ def test_host_cost_of_the_hooks(clock: StepClock) -> None:
     print(f"hooks of one step: {(hooked_ns - bare_ns) / 1000:.2f} us median (limit on an idle machine: 20 us)")
     # A ratio, because the machine may be busy: some tens of plain calls, not some hundreds.
     assert hooked_ns < 200 * max(bare_ns, 100)
+
+
+def test_sampled_every_nth_step_the_period_is_the_mean_over_the_steps_since(log: Path) -> None:
+    clock = StepClock(log, HEADER, every=4)
+    for _ in range(9):
+        scheduled(clock, batch())
+    clock.flush()
+    rows = rows_of(log)
+    # Steps 0, 4 and 8 of 9.
+    assert len(rows) == 3
+    assert rows[0].period_us is None
+    for earlier, later in itertools.pairwise(rows):
+        assert later.period_us == (later.monotonic_ns - earlier.monotonic_ns) / 1000 / 4
+    assert json.loads(log.read_text().splitlines()[0])["every"] == 4
+
+
+@pytest.mark.parametrize("mode", [ForwardMode.EXTEND, None], ids=["prefill", "other size"])
+def test_sampling_begins_anew_where_the_chain_breaks(log: Path, mode: ForwardMode | None) -> None:
+    clock = StepClock(log, HEADER, every=4)
+    sizes = [2, 2, 2, 3, 3, 3, 3, 3] if mode is None else [2] * 8
+    for place, size in enumerate(sizes):
+        if mode is not None and place == 3:
+            scheduled(clock, batch(mode))
+        scheduled(clock, batch(size=size))
+    clock.flush()
+    rows = rows_of(log)
+    # Step 0, the first after the break, and the fourth after that.
+    assert [(row.real_batch, row.period_us is None) for row in rows] == [
+        (2, True),
+        (sizes[3], True),
+        (sizes[3], False),
+    ]
+
+
+def test_the_hooks_tell_their_own_host_time_and_how_many_events_there_are(
+    clock: StepClock, fake_events: type[FakeEvent]
+) -> None:
+    assert clock.describe()["hook_median_us"] is None
+    fake_events.done = True
+    for _ in range(30):
+        replayed(clock)
+    described = clock.describe()
+    assert (described["every"], described["hook_rows"], described["event_pairs"]) == (1, 30, 1)
+    median_us, p99_us = described["hook_median_us"], described["hook_p99_us"]
+    assert isinstance(median_us, float)
+    assert isinstance(p99_us, float)
+    assert 0 < median_us <= p99_us
+
+
+def test_the_hook_time_leaves_the_work_itself_out(clock: StepClock, fake_events: type[FakeEvent]) -> None:
+    fake_events.done = True
+
+    def execute(*_args: object) -> object:
+        time.sleep(0.01)
+        return clock.around_graph_replay(lambda *_: time.sleep(0.01), "key", "batch")
+
+    for _ in range(5):
+        clock.around_graph_decode(execute, runner(), batch())
+    assert float(str(clock.describe()["hook_median_us"])) < 5_000
+
+
+def test_a_delay_runs_once_per_replay_inside_the_events(log: Path, fake_events: type[FakeEvent]) -> None:
+    order: list[str] = []
+    clock = StepClock(log, HEADER, every=2, delay=lambda: order.append(f"delay at {FakeEvent.clock_ms:g}"))
+    for _ in range(2):
+        before_ms = fake_events.clock_ms
+        replayed(clock)
+        timed = fake_events.clock_ms > before_ms
+        # The start was recorded before the delay, the end after it; an unsampled step is delayed too.
+        assert order.pop() == f"delay at {before_ms + (1.5 if timed else 0):g}"
+    assert order == []

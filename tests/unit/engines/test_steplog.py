@@ -58,3 +58,12 @@ def test_a_step_without_busy_time_is_no_step_to_compare() -> None:
 
     with pytest.raises(StepLogError, match="no busy time"):
         full_batch(rows, 4, 2)
+
+
+def test_a_sparse_clock_has_fewer_rows_for_as_many_steps() -> None:
+    rows = [row(1, 4, None), row(2, 4), row(3, 4)]
+
+    # Steps 0, 16 and 32 of 40, or of 33; a 49th step would be the fourth row.
+    assert len(full_batch(rows, 4, 40, every=16)) == len(full_batch(rows, 4, 33, every=16)) == 3
+    with pytest.raises(StepLogError, match="3 of 4 steps"):
+        full_batch(rows, 4, 49, every=16)

@@ -25,6 +25,10 @@ def operator(name: str, at: float, tid: int = 1, category: str = "cpu_op") -> di
     return {"ph": "X", "cat": category, "name": name, "pid": 1, "tid": tid, "ts": at, "dur": 0.5}
 
 
+def kernel(name: str, correlation: int) -> dict[str, Any]:
+    return operator(name, 1, category="kernel") | {"args": {"correlation": correlation, "stream": 7}}
+
+
 def span(name: str, at: float, lasting: float) -> dict[str, Any]:
     return {"ph": "X", "cat": "user_annotation", "name": name, "pid": 1, "tid": 1, "ts": at, "dur": lasting}
 
@@ -80,6 +84,23 @@ class TestWhatIsCounted:
 
         assert counts.steps == 4
         assert counts.per_step[traces.GPU_FILL] == 3 * 2
+
+    def test_steps_of_a_gpu_trace_are_its_whole_graph_launches(self, tmp_path: Path) -> None:
+        # Kernels of one graph launch share its correlation id. 60 fills of 100 kernels in each of 3 whole launches; a
+        # launch that the profiler caught halfway, a small graph, kernels launched alone and a memset beside them.
+        events = [kernel(traces.GPU_FILL if n < 60 else "attention", 7 + step) for step in range(3) for n in range(100)]
+        events += [kernel(traces.GPU_FILL, 6) for _ in range(70)]
+        events += [kernel("metadata", 20) for _ in range(9)]
+        events += [kernel("sampling", 30 + n) for n in range(50)]
+        events += [operator("Memset (Device)", n, category="gpu_memset") for n in range(5)]
+        path = traces.write(tmp_path, "x", events)
+
+        assert count(path, "GPU", 8) == (3, {"attention": 40.0, traces.GPU_FILL: 60.0})
+
+    def test_kernels_launched_one_by_one_are_no_graph(self, tmp_path: Path) -> None:
+        path = traces.write(tmp_path, "x", [kernel("eager", n) for n in range(64)])
+
+        assert count(path, "GPU", 8) == (8, {"eager": 8.0})
 
     def test_a_trace_without_a_decode_step_gives_no_count(self, tmp_path: Path) -> None:
         path = traces.write(tmp_path, "x", [operator("aten::mm", 1)])

@@ -1,0 +1,217 @@
+"""``make gpu-evidence`` without a GPU: its claims on records of known truth, its driver over simulated engines."""
+
+import json
+import lzma
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from equipoise_evals.judge import judge
+from equipoise_evals.model import ArmPair, ArmSpec, BlockRecord, LatencyPlan, Record, Records, TreatmentRecord
+from equipoise_service.interchange import RecordsDocument
+from tests.gpu import claims
+from tests.gpu.claims import Claim, Document
+from tests.gpu.steps import STEPS
+from tests.support import records as made
+
+ROOT = Path(__file__).resolve().parents[2]
+FILL = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, std::array<char*, 1ul> >"
+HALF = "not exercised: xqa returns before it looks at the counter buffer"
+
+
+def fills(baseline: float, candidate: float) -> list[Record]:
+    return [
+        TreatmentRecord(pair=1, role=role, activity="GPU", steps=8, per_step={FILL: number, "attention": 30.0})
+        for role, number in (("A", baseline), ("B", candidate))
+    ]
+
+
+def launches(path: str = "xqa", half: str = HALF) -> list[Record]:
+    attested = {"kernel_path": path, "treatment": {"exercised": {"counters": half}}}
+    return [
+        one.model_copy(update={"attestation": {**one.attestation, **attested}})
+        for one in (made.launch(1, "A", "baseline"), made.launch(1, "B", "persistent"))
+    ]
+
+
+def document_of(found: list[Record], **changes: object) -> Document:
+    plan = made.plan(pairs_max=3, accuracy=None, **changes)
+    verdict = judge(Records(records=tuple(found)), plan)
+    return RecordsDocument(plan=plan, records=tuple(found), verdict=verdict)
+
+
+def timed(effect: float, **changes: object) -> Document:
+    plan = made.plan(pairs_max=3, accuracy=None, **changes)
+    rng = np.random.default_rng(5)
+    blocks = made.blocks(plan, 3, rng, effect=effect, launch_sd=0.0002, base_us=1_300.0)
+    return document_of([*fills(60, 0), *launches(), *blocks], **changes)
+
+
+def holding(found: list[Claim]) -> dict[str, bool]:
+    return {claim.claim: claim.holds for claim in found}
+
+
+def test_the_treatments_claims_hold_for_what_an_h200_showed() -> None:
+    assert all(holding(claims.treatment(document_of([*fills(60, 0), *launches()]), layers=30)).values())
+
+
+@pytest.mark.parametrize(
+    ("found", "broken"),
+    [
+        ([*fills(60, 60), *launches()], "FillFunctor<float> per decode step is 60 and 0"),
+        ([*fills(59.5, 0), *launches()], "FillFunctor<float> per decode step is 60 and 0"),
+        ([*fills(60, 0), *launches(half="exercised")], f"the counter half is {HALF!r}"),
+        ([*fills(60, 0), *launches(path="None")], "every engine used one known kernel path"),
+    ],
+)
+def test_each_claim_of_the_treatment_can_fail(found: list[Record], broken: str) -> None:
+    assert holding(claims.treatment(document_of(found), layers=30))[broken] is False
+
+
+def test_on_trtllm_gen_three_fills_per_layer_are_claimed() -> None:
+    document = document_of([*fills(90, 0), *launches(path="trtllm-gen", half="exercised")])
+    assert all(holding(claims.treatment(document, layers=30)).values())
+
+
+def test_faster_holds_at_the_known_difference_only() -> None:
+    # -7.2 % of 1,300 us is -93.6 us, at both batch sizes.
+    limits = {"low_us": {1: -125.0, 16: -125.0}, "high_us": {1: -65.0, 16: -65.0}}
+    assert all(holding(claims.faster(timed(-0.072), **limits)).values())
+    slight = holding(claims.faster(timed(-0.01), **limits))
+    assert slight["busy time at batch 16 differs by -125 to -65 us"] is False
+    assert holding(claims.faster(timed(0.0), **limits))["latency is 'faster'"] is False
+
+
+def test_an_aa_must_be_neither_faster_nor_slower() -> None:
+    assert all(holding(claims.no_difference(timed(0.0, declared_aa=True))).values())
+    assert not any(holding(claims.no_difference(timed(-0.05, declared_aa=True))).values())
+
+
+def test_equal_fills_undeclared_must_be_inactive() -> None:
+    assert all(holding(claims.inactive(document_of([*fills(60, 60), *launches()]))).values())
+    assert not any(holding(claims.inactive(document_of([*fills(60, 0), *launches()]))).values())
+
+
+def with_cost(document: Document, median_us: float, rows: int) -> Document:
+    cost = {"every": 1, "hook_rows": rows, "hook_median_us": median_us}
+    return document.model_copy(
+        update={
+            "records": tuple(
+                record.model_copy(update={"telemetry": {"step_clock": cost}})
+                if isinstance(record, BlockRecord)
+                else record
+                for record in document.records
+            )
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("median_us", "rows", "effect", "holds"),
+    [
+        (19.0, 2_000, 0.0, [True, True, True, True]),
+        (21.0, 2_000, 0.0, [False, True, True, True]),
+        (19.0, 1_999, 0.0, [False, True, True, True]),
+        (19.0, 2_000, 0.02, [True, False, False, True]),
+    ],
+)
+def test_the_clocks_claims(median_us: float, rows: int, effect: float, holds: list[bool]) -> None:
+    found = claims.clock(with_cost(timed(effect, declared_aa=True), median_us, rows))
+    assert [claim.holds for claim in found] == holds
+
+
+def test_a_sparsely_clocked_arm_is_compared_over_the_same_contexts() -> None:
+    latency = LatencyPlan(
+        batch_sizes=(16,), primary_batch=16, quads_per_pair=1, prompt_tokens=32, steps_per_block=512, warmup_steps=32,
+        margin=0.005,
+    )  # fmt: skip
+    arms = ArmPair(
+        baseline=ArmSpec(name="baseline", scratch="baseline"),
+        candidate=ArmSpec(name="clock-16", scratch="baseline", environment={"EQUIPOISE_STEP_CLOCK_EVERY": "16"}),
+    )
+    plan = made.plan(pairs_max=3, accuracy=None, latency=latency, arms=arms, declared_aa=True)
+    thinned: list[Record] = []
+    for record in made.blocks(plan, 3, np.random.default_rng(1), launch_sd=0.0, step_cv=0.0, base_us=1_000.0):
+        assert isinstance(record, BlockRecord)
+        columns = {name: values[::16] for name, values in record.steps.model_dump().items()}
+        sparse = record.model_copy(update={"steps": record.steps.model_validate(columns)})
+        thinned.append(sparse if record.role == "B" else record)
+    verdict = judge(Records(records=(*fills(60, 60), *thinned)), plan)
+    assert verdict.latency is not None
+    # Without noise both arms take the same time in every step, wherever it was sampled.
+    assert verdict.latency.evidence.busy.effect == pytest.approx(0.0, abs=1e-12)
+    assert verdict.latency.evidence.period.effect == pytest.approx(0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_every_step_is_a_request_that_the_service_accepts(name: str) -> None:
+    from equipoise_service.requests import CompareRequest  # noqa: PLC0415
+
+    body = STEPS[name].body(Path("/models"))
+    assert CompareRequest.model_validate(body).model.startswith("/models/")
+
+
+@pytest.fixture
+def simulated(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    world = {"effect": {"persistent": -0.0164}, "launch_sd": 0.0005}
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("EQUIPOISE_")},
+        "EQUIPOISE_DATA": str(tmp_path / "data"),
+        "EQUIPOISE_DEVICE": "simulated",
+        "EQUIPOISE_ENGINE_MODULE": "tests.fakes.simulated_engine",
+        "EQUIPOISE_PLUGIN_PATH": str(ROOT),
+        "EQUIPOISE_ENGINE_VARIABLES": json.dumps({"EQUIPOISE_SIM": json.dumps(world)}),
+    }
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [
+            sys.executable,
+            "-m",
+            "tests.gpu.evidence",
+            "--models",
+            str(tmp_path),
+            "--out",
+            str(tmp_path / "out"),
+        ]
+        return subprocess.run(
+            [*command, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False
+        )
+
+    return run
+
+
+def test_a_step_leaves_records_that_judge_to_its_verdict_and_is_not_run_twice(
+    simulated: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    done = simulated("aa-upstream-undeclared")
+    assert done.returncode == 0, done.stdout + done.stderr
+    kept: dict[str, Any] = json.loads((tmp_path / "out" / "aa-upstream-undeclared.json").read_text())
+    assert kept["verdict"]["overall"]["word"] == "treatment_inactive"
+    assert {claim["holds"] for claim in kept["claims"]} == {True}
+    assert kept["commit"]
+    assert kept["date"]
+    assert "tests.gpu.evidence" in kept["command"]
+    packed = tmp_path / "out" / "aa-upstream-undeclared.records.json.xz"
+    document = RecordsDocument.model_validate_json(lzma.decompress(packed.read_bytes()))
+    assert claims.reproduces(document).holds
+    again = subprocess.run(
+        [sys.executable, "-m", "equipoise_service", "judge", str(packed), "--check"],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert again.returncode == 0, again.stderr
+    assert "already there" in simulated("aa-upstream-undeclared").stdout
+
+
+def test_a_claim_that_fails_is_said_and_fails_the_command(
+    simulated: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    # The shipped question set has 64 questions, not GSM8K's 1,319.
+    done = simulated("gsm8k")
+    assert done.returncode == 1
+    assert "FAILS: every pass answered 1319 questions: [64, 64, 64, 64]" in done.stdout
