@@ -69,6 +69,13 @@ test: setup check ## Set everything up and run every test that this machine can 
 test-backends: setup ## The plugin's own tests, inside the engine environment
 	@$(BIN)/equipoise setup --print engine-python | { read -r engine; PYTHONPATH=backends "$$engine" -m pytest -q -c tests/backends/pytest.ini tests/backends; }
 
+STEP ?=
+MODELS ?= models
+
+.PHONY: gpu-evidence
+gpu-evidence: .venv/.ready ## Measure on this machine's GPU and keep raw records in docs/evidence; STEP= names, MODELS= a folder
+	@$(BIN)/python -m tests.gpu.evidence --models '$(MODELS)' $(STEP)
+
 .PHONY: schemas
 schemas: .venv/.ready ## Write the published JSON schemas of records, plan and verdict
 	@$(BIN)/python -m equipoise_service.schemas docs/schemas
