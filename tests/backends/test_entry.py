@@ -176,3 +176,35 @@ def test_install_hooks_what_the_arm_needs(
     hooked = {target for target, original in originals.items() if getattr(*owner_and_name(target)) is not original}
     assert hooked == hooks
     assert (ATTENTION_BACKENDS["torch_native"].__module__ == "equipoise_backends.reference") is reference
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "text", "value"),
+    [
+        ("EQUIPOISE_STEP_CLOCK_EVERY", "clock_every", "16", 16),
+        ("EQUIPOISE_TEST_DELAY_US", "test_delay_us", "50", 50),
+        ("EQUIPOISE_UNCHECKED_SGLANG", "unchecked_sglang", "1", True),
+    ],
+)
+def test_settings_of_one_arm_alone(name: str, field: str, text: str, value: object) -> None:
+    env = {"EQUIPOISE_ARM": "baseline"}
+    assert getattr(Settings.from_env(env), field) in (0, 1, False)
+    assert getattr(Settings.from_env({**env, name: text}), field) == value
+    for wrong in ("", "-1", "1.5", "yes", "²"):
+        with pytest.raises(SettingsError, match=name):
+            Settings.from_env({**env, name: wrong})
+
+
+def test_a_clock_of_no_step_is_refused() -> None:
+    with pytest.raises(SettingsError, match="at least 1"):
+        Settings.from_env({"EQUIPOISE_ARM": "baseline", "EQUIPOISE_STEP_CLOCK_EVERY": "0"})
+
+
+def test_an_unchecked_version_is_refused_unless_a_setting_allows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert seam.refusal_of_version(allow_unchecked=False) is None
+    monkeypatch.setattr(seam, "package_version", lambda _name: "0.5.24")
+    refusal = seam.refusal_of_version(allow_unchecked=False)
+    assert refusal is not None
+    assert "sglang 0.5.24 was never checked" in refusal
+    assert "EQUIPOISE_UNCHECKED_SGLANG=1" in refusal
+    assert seam.refusal_of_version(allow_unchecked=True) is None
