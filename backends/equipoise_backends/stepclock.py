@@ -25,6 +25,8 @@ EventPair = tuple[torch.cuda.Event, torch.cuda.Event]
 SCHEMA = 1
 HOOK_STEPS = 2_000
 """Steps over which the hook's own host time is reported."""
+READ_TOGETHER = 256
+"""Steps whose events are read in one go: asking the driver in every step cost 86 us of host time on an H200."""
 COLUMNS = {
     "monotonic_ns": "ns of CLOCK_MONOTONIC at the start of the step",
     "graph_batch": "requests the step was padded to; real_batch without a graph",
@@ -236,7 +238,8 @@ class StepClock:
             self._rows.append(step)
             return
         self._pending.append((step, pair))
-        self._collect(wait=False)
+        if len(self._pending) >= READ_TOGETHER:
+            self._collect(wait=False)
 
     def _collect(self, *, wait: bool) -> None:
         while self._pending:
