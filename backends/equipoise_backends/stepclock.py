@@ -50,7 +50,10 @@ class Step(NamedTuple):
 
 
 class EventPool:
-    """Pairs of CUDA timing events, reused once they have been read.
+    """Pairs of CUDA timing events, reused once they have been read, and the stream they are recorded on.
+
+    ``Event.record()`` without a stream looks the current one up, which cost 15 to 56 us on an H200 host, and about 5 us
+    with the stream given. So the stream object is kept, and looked up again only when the current stream's id changes.
 
     Attributes:
         made: Pairs that exist.
@@ -58,7 +61,16 @@ class EventPool:
 
     def __init__(self) -> None:
         self._free: list[EventPair] = []
+        self._streams: dict[tuple[int, int, int], torch.cuda.Stream] = {}
         self.made = 0
+
+    def record(self, event: torch.cuda.Event) -> None:
+        """Record an event on the current stream."""
+        current = torch._C._cuda_getCurrentStream(-1)
+        stream = self._streams.get(current)
+        if stream is None:
+            stream = self._streams.setdefault(current, torch.cuda.current_stream())
+        event.record(stream)
 
     def take(self) -> EventPair:
         """A pair (start, end) that nobody waits for."""
@@ -129,12 +141,12 @@ class StepClock:
         start_ns, period_us = self._begin(batch.batch_size)
         pair = self._events.take() if batch.seq_lens.is_cuda else None
         if pair is not None:
-            pair[0].record()
+            self._events.record(pair[0])
         before_ns = time.perf_counter_ns()
         result = original(runner, batch, *args, **kw)
         busy_us = (time.perf_counter_ns() - before_ns) / 1000
         if pair is not None:
-            pair[1].record()
+            self._events.record(pair[1])
         size = batch.batch_size
         self._keep(Step(start_ns, size, size, batch.seq_lens_sum, None if pair else busy_us, period_us), pair)
         return result
@@ -171,13 +183,13 @@ class StepClock:
             return result
         entered_ns = time.perf_counter_ns()
         pair = self._events.take()
-        pair[0].record()
+        self._events.record(pair[0])
         calling_ns = time.perf_counter_ns()
         result = original(*args, **kw)
         returned_ns = time.perf_counter_ns()
         if self._delay is not None:
             self._delay()
-        pair[1].record()
+        self._events.record(pair[1])
         self._replay_events = pair
         self._replay_hook_ns = calling_ns - entered_ns + time.perf_counter_ns() - returned_ns
         return result

@@ -12,6 +12,7 @@ import pytest
 import torch
 from sglang.srt.model_executor.forward_batch_info import ForwardMode
 
+from equipoise_backends import stepclock
 from equipoise_backends.stepclock import COLUMNS, Step, StepClock
 
 HEADER = {"arm": "persistent", "launch_id": "one", "pid": 1}
@@ -126,7 +127,8 @@ class FakeEvent:
         assert enable_timing
         self.recorded_ms: float | None = None
 
-    def record(self) -> None:
+    def record(self, stream: object) -> None:
+        assert stream == "the stream"
         FakeEvent.clock_ms += 1.5
         self.recorded_ms = FakeEvent.clock_ms
 
@@ -146,6 +148,9 @@ class FakeEvent:
 @pytest.fixture
 def fake_events(monkeypatch: pytest.MonkeyPatch) -> type[FakeEvent]:
     monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentStream", lambda device: (1, 0, 1), raising=False)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: "the stream")
+    monkeypatch.setattr(stepclock, "READ_TOGETHER", 1)
     FakeEvent.done = False
     return FakeEvent
 
