@@ -1,0 +1,49 @@
+"""Derive the latency interval of a downloaded record again, with nothing of Equipoise imported.
+
+python docs/rederive.py records.json[.xz]        needs scipy; get the file from /comparisons/{id}/records
+"""
+
+import json
+import lzma
+import math
+import sys
+from pathlib import Path
+from statistics import fmean
+
+from scipy.stats import t
+
+
+def step_times(block: dict, warmup: int) -> dict[int, float]:
+    """Busy time of each full-batch step after the warm-up, by its context in tokens."""
+    steps = block["steps"]
+    full = [i for i, real in enumerate(steps["real_batch"]) if real == block["batch"]]
+    first = steps["context_tokens"][full[0]] + warmup * block["batch"]
+    return {c: steps["busy_us"][i] for i in full if (c := steps["context_tokens"][i]) >= first}
+
+
+def quad_contrast(quad: list[dict], warmup: int) -> float:
+    """Mean log of the B blocks less mean log of the A blocks, over the contexts that all four share."""
+    times = [(block["role"], step_times(block, warmup)) for block in quad]
+    common = set.intersection(*(set(steps) for _, steps in times))
+    logs = [(role, math.log(fmean(steps[c] for c in common))) for role, steps in times]
+    return fmean(log for role, log in logs if role == "B") - fmean(log for role, log in logs if role == "A")
+
+
+def rederive(document: dict) -> tuple[float, float, float]:
+    """Effect, lower and upper limit of busy time at the primary batch, at the level that the verdict states."""
+    latency = document["plan"]["latency"]
+    quads: dict[int, dict[int, list[dict]]] = {}
+    for r in document["records"]:
+        if r["kind"] == "block" and r["batch"] == latency["primary_batch"]:
+            quads.setdefault(r["pair"], {}).setdefault(r["quad"], []).append(r)
+    logs = [fmean(quad_contrast(q, latency["warmup_steps"]) for q in pair.values()) for pair in quads.values()]
+    level = document["verdict"]["latency"]["evidence"]["busy"]["interval"]["level"]
+    mean, n = fmean(logs), len(logs)
+    half = t.ppf((1 + level) / 2, n - 1) * math.sqrt(sum((x - mean) ** 2 for x in logs) / (n - 1) / n)
+    return math.expm1(mean), math.expm1(mean - half), math.expm1(mean + half)
+
+
+if __name__ == "__main__":
+    path = Path(sys.argv[1])
+    data = lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
+    print(*(f"{name} {value:+.6f}" for name, value in zip(("effect", "low", "high"), rederive(json.loads(data)))))

@@ -1,0 +1,47 @@
+"""Stored records of real runs: each can be judged again to its stored bytes, and re-derived by a script not ours."""
+
+import json
+import lzma
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from equipoise_evals.judge import canonical_json, judge
+from equipoise_service.interchange import RecordsDocument
+
+ROOT = Path(__file__).resolve().parents[2]
+STORED = sorted((ROOT / "docs" / "evidence").rglob("*.records.json.xz"))
+rederive = runpy.run_path(str(ROOT / "docs" / "rederive.py"))["rederive"]
+
+
+def raw(path: Path) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(lzma.decompress(path.read_bytes()))
+    return document
+
+
+def test_real_runs_are_stored() -> None:
+    assert len(STORED) >= 9
+
+
+@pytest.mark.parametrize("path", STORED, ids=lambda path: path.name)
+def test_a_stored_record_gives_its_stored_verdict(path: Path) -> None:
+    document = RecordsDocument.model_validate(raw(path))
+    assert document.verdict is not None
+    assert canonical_json(judge(document.observed, document.plan)) == canonical_json(document.verdict)
+
+
+@pytest.mark.parametrize("path", STORED, ids=lambda path: path.name)
+def test_a_script_that_imports_nothing_of_ours_agrees(path: Path) -> None:
+    document = raw(path)
+    latency = document["verdict"]["latency"]
+    if latency is None or latency["evidence"]["busy"]["interval"] is None:
+        pytest.skip("the run has no latency interval")
+    busy = latency["evidence"]["busy"]
+
+    effect, low, high = rederive(document)
+
+    # The stored verdict is rounded to 12 significant digits.
+    assert effect == pytest.approx(busy["effect"], abs=1e-9)
+    assert (low, high) == pytest.approx((busy["interval"]["low"], busy["interval"]["high"]), abs=1e-9)
