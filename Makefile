@@ -69,6 +69,16 @@ test: setup check ## Set everything up and run every test that this machine can 
 test-backends: setup ## The plugin's own tests, inside the engine environment
 	@$(BIN)/equipoise setup --print engine-python | { read -r engine; PYTHONPATH=backends "$$engine" -m pytest -q -c tests/backends/pytest.ini tests/backends; }
 
+.PHONY: calibrate
+calibrate: .venv/.ready ## How often the judge errs in simulated worlds: the full grid into docs/calibration-table.md (half an hour)
+	@$(BIN)/equipoise calibrate --output docs/calibration-table.md
+
+.PHONY: bench-reference
+bench-reference: setup ## The CPU reference's decode step against torch_native's, into docs/evidence/bench-reference.txt
+	@plugin=$$($(BIN)/equipoise setup --print plugin-path); $(BIN)/equipoise setup --print engine-python | { read -r engine; \
+	PYTHONPATH=$$plugin SGLANG_PLATFORM=equipoise-cpu OMP_NUM_THREADS=1 "$$engine" -W ignore backends/bench_reference.py \
+	| tee docs/evidence/bench-reference.txt; }
+
 STEP ?=
 MODELS ?= models
 
