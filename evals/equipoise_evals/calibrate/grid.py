@@ -54,8 +54,11 @@ class AccuracyCell(Frozen):
     ci: bool = False
 
 
-HISTORY = LaunchHistory(d0=12.0, s0=0.0005, histories=6, source="simulated: six A/A comparisons of three pairs")
-"""History of an engine whose launch SD is 0.05 %."""
+CALM = LatencyWorld(launch_sd=0.0005, step_cv=0.001, step_ar1=0.0)
+"""An engine with history: its log-ratios have an SD of 0.054 %, launches 0.05 % and steps 0.1 % / sqrt(24)."""
+
+HISTORY = LaunchHistory(d0=12.0, s0=0.00054, histories=6, source="simulated: six A/A comparisons of three pairs")
+"""What A/A comparisons of ``CALM`` tell: the SD of the log-ratios themselves, steps included."""
 
 
 def _null(name: str, limit: float, *, ci: bool = False, steps: int = 32, **world: object) -> LatencyCell:
@@ -83,12 +86,12 @@ LATENCY_CELLS: tuple[LatencyCell, ...] = (
           level_share_sd=0.02, steps=128),
     _null("A/A, steps of two levels, shares that vary by 15 points", 0.065, launch_sd=0.0005, step_cv=0.003,
           level_gap=0.043, level_share_sd=0.15, steps=128, ci=True),
-    LatencyCell(name="A/A, launch SD 0.05 % as in the history", world=STEP, question="false_difference", limit=0.05,
+    LatencyCell(name="A/A, launch SD 0.05 % as in the history", world=CALM, question="false_difference", limit=0.05,
                 history=HISTORY),
-    LatencyCell(name="A/A, launch SD 1.5 times the history's", world=STEP.model_copy(update={"launch_sd": 0.00075}),
+    LatencyCell(name="A/A, launch SD 1.5 times the history's", world=CALM.model_copy(update={"launch_sd": 0.00078}),
                 question="false_difference", limit=0.05, history=HISTORY, ci=True),
     LatencyCell(name="A/A, launches of two levels, SD 1.5 times the history's",
-                world=STEP.model_copy(update={"launch_sd": 0.00075, "launch_shape": "bimodal"}),
+                world=CALM.model_copy(update={"launch_sd": 0.00078, "launch_shape": "bimodal"}),
                 question="false_difference", limit=0.065, history=HISTORY),
     LatencyCell(name="effect +0.5 % (the margin), launch SD 0.05 %", world=STEP.model_copy(update={"effect": 0.005}),
                 question="false_equivalent", limit=0.055, ci=True),
@@ -101,8 +104,8 @@ LATENCY_CELLS: tuple[LatencyCell, ...] = (
                 world=STEP.model_copy(update={"effect": -0.0164, "launch_sd": 0.003}), question="power", limit=0.95,
                 by_pairs=10, ci=True),
     LatencyCell(name="effect -1.64 %, launch SD 0.05 %, with history, by 2 pairs",
-                world=STEP.model_copy(update={"effect": -0.0164}), question="power", limit=None, by_pairs=2,
-                steps_per_block=64, history=HISTORY),
+                world=CALM.model_copy(update={"effect": -0.0164}), question="power", limit=None, by_pairs=2,
+                history=HISTORY),
 )  # fmt: skip
 
 ACCURACY_CELLS: tuple[AccuracyCell, ...] = (
