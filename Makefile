@@ -73,6 +73,10 @@ test-backends: setup ## The plugin's own tests, inside the engine environment
 calibrate: .venv/.ready ## How often the judge errs in simulated worlds: the full grid into docs/calibration-table.md (half an hour)
 	@$(BIN)/equipoise calibrate --output docs/calibration-table.md
 
+.PHONY: bench-grade
+bench-grade: .venv/.ready ## CPU time of grading hard texts of a megabyte, into docs/evidence/bench-grade.txt
+	@$(BIN)/python -m tests.support.megabytes | tee docs/evidence/bench-grade.txt
+
 .PHONY: bench-reference
 bench-reference: setup ## The CPU reference's decode step against torch_native's, into docs/evidence/bench-reference.txt
 	@plugin=$$($(BIN)/equipoise setup --print plugin-path); $(BIN)/equipoise setup --print engine-python | { read -r engine; \

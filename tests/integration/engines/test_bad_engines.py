@@ -28,6 +28,10 @@ from tests.integration.engines.conftest import LauncherOf
 PROMPT = "Question: How many?\nAnswer:"
 
 
+SLACK = 4
+"""A busy machine may be so much slower; without a limit of its own an engine would hold the test for minutes."""
+
+
 def sglang(engine: Engine) -> SGLangEngine:
     assert isinstance(engine, SGLangEngine)
     return engine
@@ -67,7 +71,7 @@ async def test_an_engine_that_never_becomes_ready(launcher_of: LauncherOf, recor
             pytest.fail("the pair must not start")
 
     assert (caught.value.role, caught.value.stage) == ("A", case.stage)
-    assert time.monotonic() - began_s < case.limit_s
+    assert time.monotonic() - began_s < SLACK * case.limit_s
     stops = [record for record in recorder.kept if isinstance(record, StopRecord)]
     assert stops
     assert all(stop.role == "A" and stop.clean for stop in stops)
@@ -236,7 +240,7 @@ async def test_an_engine_that_ignores_sigterm_is_killed_after_the_grace(
     async with launcher.launch_pair(latency_plan(), 1, ("A", "B")):
         began_s = time.monotonic()
 
-    assert 1 <= time.monotonic() - began_s < 5
+    assert 1 <= time.monotonic() - began_s < SLACK * 5
     assert all(record.clean for record in recorder.kept if isinstance(record, StopRecord))
 
 
@@ -281,7 +285,7 @@ async def test_sigkill_from_outside_is_noticed_at_once(launcher_of: LauncherOf, 
     with pytest.raises(EngineFault, match="was killed by SIGKILL") as caught:
         await kill_while_it_decodes()
 
-    assert time.monotonic() - killed_s[0] < 3
+    assert time.monotonic() - killed_s[0] < SLACK * 3
     assert (caught.value.role, caught.value.stage) == ("A", "decode")
 
 

