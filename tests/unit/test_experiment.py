@@ -1,0 +1,131 @@
+"""The straight line over engines without processes: what it asks, in which order, and when it ends."""
+
+from typing import Any
+
+import pytest
+
+from equipoise_evals.decode.schedule import ABBA, BAAB, launch_order, planned_blocks
+from equipoise_evals.experiment import World, is_decided, run_comparison
+from equipoise_evals.gsm8k.prompt import Prompt, build_prompts
+from equipoise_evals.judge import judge
+from equipoise_evals.model import (
+    BlockRecord,
+    LaunchRecord,
+    PassRecord,
+    Plan,
+    Question,
+    Records,
+    StopRecord,
+    TreatmentRecord,
+    Verdict,
+)
+from equipoise_evals.ports import EngineFault
+from tests.fakes.launching import ListRecorder
+from tests.integration.service.fake import Call, FakeLauncher, Hook, nothing
+from tests.support import records as make
+
+
+def silent(stage: str, done: int, total: int, detail: str = "") -> None:
+    """Nobody listens."""
+
+
+def prompts(n: int = 4, gold: str = "1") -> tuple[Prompt, ...]:
+    return build_prompts([Question(id=i, question=f"q{i}", rationale="r", gold=gold) for i in range(n)], [])
+
+
+async def run(hook: Hook = nothing, **changes: Any) -> tuple[Verdict, Records, Plan]:
+    plan = make.plan(**({"accuracy": make.accuracy_plan(4)} | changes))
+    recorder = ListRecorder()
+    world = World(FakeLauncher(recorder, hook), lambda: 0.0, recorder, silent)
+    return await run_comparison(plan, prompts() if plan.accuracy else (), world), recorder.records(), plan
+
+
+async def test_three_pairs_decide_a_clear_gain() -> None:
+    verdict, records, plan = await run()
+    assert verdict.overall.word == "ship"
+    assert len(records.of(LaunchRecord)) == len(records.of(StopRecord)) == 2 * 3
+    assert len(records.of(PassRecord)) == 2 * 2  # passes_max
+    assert len(records.of(TreatmentRecord)) == 2  # the first pair only
+    assert verdict == judge(records, plan)
+
+
+async def test_blocks_run_as_planned() -> None:
+    _, records, plan = await run()
+    assert plan.latency is not None
+    for pair in (1, 2, 3):
+        ran = [(b.role, b.batch, b.sequence) for b in records.of(BlockRecord) if b.pair == pair]
+        assert ran == [(b.role, b.batch, b.sequence) for b in planned_blocks(plan.latency, pair)]
+    quads = {pair: tuple(b.role for b in list(planned_blocks(plan.latency, pair))[:4]) for pair in (1, 2)}
+    assert set(quads.values()) == {ABBA, BAAB}
+
+
+def test_either_arm_starts_first_and_a_seed_repeats() -> None:
+    plan = make.plan()
+    orders = [launch_order(plan, pair) for pair in range(1, 40)]
+    assert set(orders) == {("A", "B"), ("B", "A")}
+    assert orders == [launch_order(plan, pair) for pair in range(1, 40)]
+
+
+async def test_an_inactive_treatment_ends_the_run_before_anything_is_measured() -> None:
+    arms = make.plan().arms
+    same = arms.model_copy(update={"candidate": arms.candidate.model_copy(update={"scratch": "baseline"})})
+    verdict, records, _ = await run(arms=same)
+    assert verdict.overall.word == "treatment_inactive"
+    assert not records.of(BlockRecord)
+    assert not records.of(PassRecord)
+    declared, records, _ = await run(arms=same, declared_aa=True, pairs_max=3)
+    assert declared.overall.word in {"neutral", "inconclusive"}
+    assert len(records.of(BlockRecord)) == 3 * 8
+
+
+async def test_a_half_alone_runs_alone() -> None:
+    _, records, _ = await run(accuracy=None)
+    assert records.of(PassRecord) == ()
+    verdict, records, _ = await run(latency=None, pairs_max=3)
+    assert records.of(BlockRecord) == ()
+    assert verdict.accuracy is not None
+    assert verdict.accuracy.word == "identical"
+    assert len(records.of(PassRecord)) == 4
+
+
+async def test_a_guard_that_trips_at_the_end_is_an_engine_fault() -> None:
+    seen: list[Call] = []
+
+    async def trip(call: Call) -> None:
+        seen.append(call)
+        if call.method == "attest" and call.role == "A" and sum(c == call for c in seen) == 2:
+            raise EngineFault("A", "guard", "dirty counters")
+
+    with pytest.raises(EngineFault, match="dirty counters"):
+        await run(trip)
+    assert max(call.pair for call in seen) == 1
+
+
+def test_a_disturbed_run_goes_on_and_other_reasons_end_it() -> None:
+    plan = make.plan(pairs_max=3)
+    records = make.together([make.questions()], make.launches(plan, 3), make.treatment(), make.equal_passes())
+    open_verdict = judge(records, plan)
+    for reason, decided in (("disturbed", False), ("attestation", True)):
+        verdict = open_verdict.model_copy(
+            update={
+                "overall": judge(make.together([make.launch(1, "B", "baseline")]), plan).overall.model_copy(
+                    update={"reason": reason}
+                )
+            }
+        )
+        assert is_decided(verdict, plan, 3) is decided
+
+
+def test_a_regression_at_a_look_ends_the_run() -> None:
+    plan = make.plan(accuracy=make.accuracy_plan(200))
+    passes = [
+        make.one_pass(pair, role, [i < (130 if role == "A" else 100) for i in range(200)])
+        for pair in (1, 2)
+        for role in ("A", "B")
+    ]
+    records = make.together([make.questions(200)], make.launches(plan, 2), make.treatment(), passes)
+    verdict = judge(records, plan)
+    assert verdict.accuracy is not None
+    assert verdict.accuracy.word == "regression"
+    assert is_decided(verdict, plan, 2)
+    assert not is_decided(verdict, plan, 1)
