@@ -93,19 +93,13 @@ def simulate_accuracy(world: AccuracyWorld, plan: Plan, rng: np.random.Generator
     states = rng.random((2, world.questions))
     treatment = TreatmentEvidence(activity="CPU", active=True, baseline_per_step={}, candidate_per_step={})
     passes: list[GradedPass] = []
-    ended: tuple[Verdict, AccuracyVerdict, int] | None = None
     for number in range(1, plan.accuracy.passes_max + 1):
         passes += [_one_pass(world, chances[role], role, number, (states, rng)) for role in ROLES]
-        if number not in plan.accuracy.looks:
-            continue
-        verdict = conclude(Measured(invalid=None, treatment=treatment, passes=tuple(passes)), plan)
-        if verdict.accuracy is not None:
-            ended = (verdict, verdict.accuracy, number)
-            if verdict.accuracy.word != "inconclusive":
+        if number in plan.accuracy.looks:
+            verdict = conclude(Measured(invalid=None, treatment=treatment, passes=tuple(passes)), plan)
+            accuracy = _word(verdict)
+            if accuracy.word != "inconclusive":
                 break
-    if ended is None:
-        raise ValueError("a pass of both arms gives accuracy a word")
-    verdict, accuracy, number = ended
     interval, shift_p = accuracy.evidence.interval_pp, accuracy.evidence.output_shift_p
     return AccuracyOutcome(
         word=accuracy.word,
@@ -114,6 +108,13 @@ def simulate_accuracy(world: AccuracyWorld, plan: Plan, rng: np.random.Generator
         suspected=shift_p is not None and shift_p < OUTPUT_SHIFT_P,
         blocked=isinstance(verdict.overall, Block) and "output_shift" in verdict.overall.causes,
     )
+
+
+def _word(verdict: Verdict) -> AccuracyVerdict:
+    """The word on accuracy, which passes of both arms always have."""
+    if verdict.accuracy is None:
+        raise ValueError("accuracy has no word without a pass of both arms")
+    return verdict.accuracy
 
 
 def _chances(world: AccuracyWorld) -> dict[Role, Floats]:

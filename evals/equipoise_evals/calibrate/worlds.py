@@ -61,7 +61,7 @@ def launch_log_ratio(world: LatencyWorld, rng: np.random.Generator) -> float:
             unit = rng.standard_normal()
         case "t3":
             unit = rng.standard_t(3) / np.sqrt(3.0)
-        case "bimodal":
+        case _:
             unit = (rng.integers(2) - rng.integers(2)) * np.sqrt(2.0)
     return float(np.log1p(world.effect) + world.launch_sd * unit)
 

@@ -106,7 +106,7 @@ def _p_slower(contrast: LatencyContrast, margin: float) -> float | None:
 def _word(plan: Plan, evidence: LatencyEvidence) -> LatencyVerdict:
     if evidence.look not in plan.looks or (evidence.look < LOOKS[0] and not evidence.busy.borrowed):
         return LatencyInconclusive(
-            why=_no_look(plan, evidence.look), pairs_needed=_next_look(plan, evidence.look), evidence=evidence
+            why=_no_look(plan, evidence.look), pairs_needed=_needed_before_a_look(plan, evidence), evidence=evidence
         )
     busy, period, m = evidence.busy, evidence.period, evidence.margin
     if _is_slower(busy, m) or _is_slower(period, m):
@@ -148,6 +148,15 @@ def _no_look(plan: Plan, pairs: int) -> str:
     if not plan.looks or pairs == plan.pairs_max:
         return f"{pairs} of at most {plan.pairs_max} launch pairs: at least 3 are needed to decide"
     return f"{pairs} launch pairs finished; the next look is planned at {_next_look(plan, pairs)}"
+
+
+def _needed_before_a_look(plan: Plan, evidence: LatencyEvidence) -> int | None:
+    """The next look, or what the spread so far asks for where that is more; one pair has no spread to go by."""
+    soonest = _next_look(plan, evidence.look)
+    if evidence.busy.launch_sd is None:
+        return soonest
+    needed = pairs_needed(evidence, look_levels(plan, evidence.look))
+    return None if needed is None else max(soonest, needed)
 
 
 def _next_look(plan: Plan, pairs: int) -> int:

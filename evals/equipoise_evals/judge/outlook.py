@@ -42,10 +42,11 @@ def pairs_needed(evidence: LatencyEvidence, levels: LookLevels) -> int | None:
 def _limits(contrast: LatencyContrast, pairs: NDArray[np.int64], levels: LookLevels) -> _Limits:
     centre, se = np.log1p(contrast.effect), (contrast.launch_sd or 0.0) / np.sqrt(pairs)
     half, inside = (stdtrit(pairs - 1, (1 + level) / 2) * se for level in (levels.difference, levels.equivalence))
-    return _Limits(
-        effect=contrast.effect,
-        low=np.expm1(centre - half),
-        high=np.expm1(centre + half),
-        inside_low=np.expm1(centre - inside),
-        inside_high=np.expm1(centre + inside),
-    )
+    with np.errstate(over="ignore"):  # a limit beyond any float is infinite, and decides nothing
+        return _Limits(
+            effect=contrast.effect,
+            low=np.expm1(centre - half),
+            high=np.expm1(centre + half),
+            inside_low=np.expm1(centre - inside),
+            inside_high=np.expm1(centre + inside),
+        )

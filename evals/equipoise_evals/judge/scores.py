@@ -90,7 +90,7 @@ def compare_scores(
         lower_pp=100 * effect.lower,
         method="clustered" if clustered else "tango",
         p_value=effect.p_value,
-        sign_flip_p=sign_flip_exact(flips).p_two if passes > 1 and differing < CLUSTERED_FROM else None,
+        sign_flip_p=sign_flip_exact(flips).p_two if flips and passes > 1 and differing < CLUSTERED_FROM else None,
         differing=differing,
         detectable_pp=_detectable_pp(alpha, len(common), only_a + only_b),
     )

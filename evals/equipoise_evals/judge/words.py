@@ -83,7 +83,7 @@ def accuracy_sentence(verdict: AccuracyVerdict | None) -> str:
             return f"it answers more questions rightly ({difference})"
         case NonInferior():
             return f"accuracy is not worse by {evidence.margin_pp:g} pp ({difference})"
-        case AccuracyInconclusive():
+        case _:
             return f"accuracy is not decided ({difference}; {verdict.why})"
 
 
@@ -137,7 +137,7 @@ def _what_to_do(overall: Overall, latency: LatencyVerdict | None, accuracy: Accu
             return (
                 "Check that both engines run the build and the flags that were meant; declare an A/A if this was one."
             )
-        case Invalid():
+        case _:
             return "Mend what is named above and run again."
 
 

@@ -1,0 +1,213 @@
+"""Where evidence is thin or odd: each ends in a state with a reason, never in a number that is not there."""
+
+import numpy as np
+import pytest
+
+from equipoise_evals.calibrate.accuracy import _word
+from equipoise_evals.judge import judge
+from equipoise_evals.judge.words import latency_sentence
+from equipoise_evals.model import BlockRecord, LatencyInconclusive, LaunchHistory, Record
+from tests.support import records as make
+
+
+def blocks_of(logs: list[float]) -> list[Record]:
+    """Noiseless blocks whose pairs have exactly these log-ratios."""
+    plan = make.plan()
+    records: list[Record] = []
+    for pair, log in enumerate(logs, start=1):
+        one = make.blocks(plan, pair, np.random.default_rng(0), effect=np.expm1(log), launch_sd=0.0, step_cv=0.0)
+        records += [record for record in one if isinstance(record, BlockRecord) and record.pair == pair]
+    return records
+
+
+def test_two_wild_pairs_bound_nothing() -> None:
+    plan = make.plan(alpha=1e-6)
+    verdict = judge(make.together(make.launches(plan, 2), blocks_of([-3.0, 3.0])), plan)
+    assert verdict.latency is not None
+    assert verdict.latency.evidence.busy.interval is None
+    assert "no interval" in verdict.how_sure
+
+
+def test_one_pair_has_no_interval_and_asks_for_the_first_look() -> None:
+    plan = make.plan()
+    latency = judge(make.together(make.launches(plan, 1), blocks_of([-0.02])), plan).latency
+    assert isinstance(latency, LatencyInconclusive)
+    assert latency.evidence.busy.interval is None
+    assert latency.pairs_needed == 3
+
+
+def test_two_noisy_pairs_do_not_promise_that_three_decide() -> None:
+    plan = make.plan(pairs_max=2)
+    latency = judge(make.together(make.launches(plan, 2), blocks_of([-0.06, 0.07])), plan).latency
+    assert isinstance(latency, LatencyInconclusive)
+    assert latency.pairs_needed is None or latency.pairs_needed > 50
+
+
+def test_pairs_that_agree_exactly_decide_at_the_first_look() -> None:
+    plan = make.plan()
+    for log, word in ((0.02, "slower"), (-0.02, "faster"), (0.0, "equivalent")):
+        latency = judge(make.together(make.launches(plan, 3), blocks_of([log] * 3)), plan).latency
+        assert latency is not None
+        assert latency.word == word
+        assert latency.evidence.busy.detectable == pytest.approx(0.0, abs=1e-12)
+
+
+def test_measurably_slower_within_the_margin_is_said() -> None:
+    plan = make.plan()
+    latency = judge(make.together(make.launches(plan, 3), blocks_of([0.002, 0.0021, 0.0019])), plan).latency
+    assert latency is not None
+    assert latency.word == "equivalent"
+    assert "measurably slower" in latency_sentence(latency)
+
+
+@pytest.mark.parametrize(
+    ("logs", "says"),
+    [([0.004, 0.006, 0.005], "measurably slower"), ([-0.002, 0.006, 0.001], "too wide")],
+)
+def test_what_is_open_is_said(logs: list[float], says: str) -> None:
+    plan = make.plan()
+    latency = judge(make.together(make.launches(plan, 3), blocks_of(logs)), plan).latency
+    assert isinstance(latency, LatencyInconclusive)
+    assert says in latency.why
+
+
+def test_a_lower_busy_time_without_a_lower_period_is_open() -> None:
+    plan = make.plan()
+    records: list[Record] = []
+    for record in blocks_of([-0.02, -0.021, -0.019]):
+        assert isinstance(record, BlockRecord)
+        extra = 200.0 if record.role == "B" else 0.0
+        period = tuple(None if us is None else us + extra for us in record.steps.period_us)
+        records.append(record.model_copy(update={"steps": record.steps.model_copy(update={"period_us": period})}))
+    latency = judge(make.together(make.launches(plan, 3), records), plan).latency
+    assert latency is not None
+    assert latency.word in {"slower", "inconclusive"}
+
+
+def test_a_slower_secondary_batch_size_keeps_a_gain_from_shipping() -> None:
+    plan = make.plan()
+    fast, slow = blocks_of([-0.02, -0.021, -0.019]), blocks_of([0.03, 0.031, 0.029])
+    mixed = [s if isinstance(s, BlockRecord) and s.batch == 1 else f for f, s in zip(fast, slow, strict=True)]
+    verdict = judge(
+        make.together([make.questions()], make.launches(plan, 3), make.treatment(), make.equal_passes(), mixed), plan
+    )
+    assert verdict.latency is not None
+    assert verdict.latency.word == "faster"
+    assert verdict.overall.word == "inconclusive"
+    assert any("batch 1" in reason for reason in verdict.overall.reasons)
+
+
+def test_blocks_without_a_full_batch_are_no_measurement() -> None:
+    plan = make.plan()
+    records: list[Record] = []
+    for record in blocks_of([0.0, 0.0, 0.0]):
+        assert isinstance(record, BlockRecord)
+        thin = record.steps.model_copy(update={"real_batch": (3,) * len(record.steps)})
+        records.append(record.model_copy(update={"steps": thin}))
+    verdict = judge(make.together(make.launches(plan, 3), records), plan)
+    assert verdict.overall.word == "invalid"
+    assert verdict.overall.reason == "no_measurement"
+
+
+def test_history_allows_a_look_at_two_pairs() -> None:
+    history = LaunchHistory(d0=12.0, s0=0.0005, histories=6, source="six A/A comparisons")
+    plan = make.plan(looks=(2, 3, 4, 5, 6, 8, 10), history={"busy": history, "period": history})
+    latency = judge(make.together(make.launches(plan, 2), blocks_of([-0.0164, -0.0160])), plan).latency
+    assert latency is not None
+    assert latency.word == "faster"
+    assert latency.evidence.busy.borrowed
+    assert any("borrows" in note for note in latency.evidence.notes)
+
+
+def test_two_pairs_that_contradict_history_wait_for_a_third() -> None:
+    history = LaunchHistory(d0=12.0, s0=0.0005, histories=6, source="six A/A comparisons")
+    plan = make.plan(looks=(2, 3, 4, 5, 6, 8, 10), history={"busy": history, "period": history})
+    latency = judge(make.together(make.launches(plan, 2), blocks_of([-0.05, -0.01])), plan).latency
+    assert isinstance(latency, LatencyInconclusive)
+    assert not latency.evidence.busy.borrowed
+
+
+def test_two_levels_are_seen_said_and_disturb_when_the_shares_differ() -> None:
+    latency = make.LATENCY.model_copy(update={"steps_per_block": 256, "batch_sizes": (16,)})
+    plan = make.plan(latency=latency)
+    rng = np.random.default_rng(9)
+    records: list[Record] = []
+    for record in make.blocks(plan, 3, rng, launch_sd=0.0, step_cv=0.002):
+        assert isinstance(record, BlockRecord)
+        share = 0.3 if record.role == "A" else 0.6
+        low = rng.random(256) < share
+        busy = tuple(us * (0.957 if is_low else 1.0) for us, is_low in zip(record.steps.busy_us, low, strict=True))
+        records.append(record.model_copy(update={"steps": record.steps.model_copy(update={"busy_us": busy})}))
+    verdict = judge(make.together(make.launches(plan, 3), make.treatment(), records), plan)
+    assert verdict.overall.word == "invalid"
+    assert verdict.overall.reason == "disturbed"
+    assert verdict.latency is not None
+    two_level = verdict.latency.evidence.two_level
+    assert two_level is not None
+    assert (two_level.baseline_share, two_level.candidate_share) == pytest.approx((0.3, 0.6), abs=0.05)
+    assert any("jump between" in note for note in verdict.latency.evidence.notes)
+
+
+def test_a_shift_of_outputs_blocks_only_where_launches_agree() -> None:
+    plan = make.plan(accuracy=make.accuracy_plan(60, passes_max=6), latency=None)
+    other = dict.fromkeys(range(0, 60, 2), "So ")
+
+    def passes(pairs: int) -> list[Record]:
+        right = [True] * 60
+        return [
+            make.one_pass(pair, role, right, style=other if role == "B" else None)
+            for pair in range(1, pairs + 1)
+            for role in ("A", "B")
+        ]
+
+    few = judge(make.together([make.questions(60)], make.treatment(), passes(2)), plan)
+    assert few.accuracy is not None
+    assert few.accuracy.evidence.output_shift_p is not None
+    assert few.accuracy.evidence.output_shift_p < 0.01
+    assert few.overall.word != "block"
+    assert any("cannot confirm" in note for note in few.accuracy.evidence.notes)
+    many = judge(make.together([make.questions(60)], make.treatment(), passes(6)), plan)
+    assert many.overall.word == "block"
+    assert many.overall.causes == ("output_shift",)
+
+
+def test_passes_without_a_common_question_have_no_word() -> None:
+    plan = make.plan(accuracy=make.accuracy_plan(2, missing_share_max=0.9), latency=None)
+    records = make.together(
+        [make.questions(2)],
+        [make.one_pass(1, "A", [True, True], failed=[0]), make.one_pass(1, "B", [True, True], failed=[1])],
+    )
+    verdict = judge(records, plan)
+    assert verdict.accuracy is None
+    assert "accuracy has no finished pass" in " ".join(getattr(verdict.overall, "reasons", ()))
+    with pytest.raises(ValueError, match="no word"):
+        _word(verdict)
+
+
+def test_four_passes_without_a_question_answered_in_all_have_no_shift() -> None:
+    plan = make.plan(accuracy=make.accuracy_plan(4, missing_share_max=0.9), latency=None)
+    records = make.together(
+        [make.questions(4)],
+        [
+            make.one_pass(1, "A", [True] * 4, failed=[0]),
+            make.one_pass(1, "B", [True] * 4, failed=[1]),
+            make.one_pass(2, "A", [True] * 4, failed=[2]),
+            make.one_pass(2, "B", [True] * 4, failed=[3]),
+        ],
+    )
+    accuracy = judge(records, plan).accuracy
+    assert accuracy is not None
+    assert accuracy.evidence.output_shift_p is None
+    assert accuracy.evidence.missing == 2
+
+
+def test_more_passes_would_decide_what_one_cannot() -> None:
+    plan = make.plan(accuracy=make.accuracy_plan(200, margin_pp=2.0), latency=None)
+    right = [i >= 5 for i in range(200)]
+    other = [i >= 5 or i < 1 for i in range(200)]
+    records = make.together([make.questions(200)], [make.one_pass(1, "A", other), make.one_pass(1, "B", right)])
+    accuracy = judge(records, plan).accuracy
+    assert accuracy is not None
+    assert accuracy.word == "inconclusive"
+    assert accuracy.passes_needed is not None
+    assert accuracy.passes_needed > 1
