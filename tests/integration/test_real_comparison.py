@@ -145,8 +145,11 @@ async def schedulers_of(line: Line, comparison: str) -> list[psutil.Process]:
     """The scheduler processes of this comparison's engines, found by their ports; other engines are not ours to end."""
     records = (await line.client.get(f"/comparisons/{comparison}/records")).json()["records"]
     ports = {int(r["argv"][r["argv"].index("--port") + 1]) for r in records if r["kind"] == "launch"}
-    listening = [c for c in psutil.net_connections("tcp") if c.status == psutil.CONN_LISTEN and c.laddr and c.pid]
-    mains = {c.pid for c in listening if c.laddr.port in ports}
+    mains = {
+        c.pid
+        for c in psutil.net_connections("tcp")
+        if c.status == psutil.CONN_LISTEN and c.pid and c.laddr and c.laddr.port in ports
+    }
     children = [child for pid in mains for child in psutil.Process(pid).children(recursive=True)]
     return [child for child in children if "scheduler" in child.name() or "scheduler" in " ".join(child.cmdline())]
 
