@@ -1,4 +1,6 @@
-"""Real engines for tests marked ``engine``: one pair for the whole session, since each start takes half a minute.
+"""Real engines for tests marked ``engine``: one pair for the module that uses it, since each start takes half a minute.
+
+It ends with that module: later ones assert that no engine and no port is left on the machine.
 
 They need an interpreter with SGLang: ``EQUIPOISE_ENGINE_PYTHON``, or the environment that ``make`` builds in the cache.
 """
@@ -50,7 +52,7 @@ class RealPair(NamedTuple):
     plan: Plan
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 async def real_pair(
     real_environment: EngineEnvironment, real_plan: Plan, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[RealPair]:

@@ -366,7 +366,7 @@ def test_an_interrupted_command_cancels_its_comparison(tmp_path: Path, slow: dic
     process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
     until(lambda: len(engines_below(tmp_path)) >= 2)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
     with Serving(tmp_path, {}) as serving:
         view = serving.get(f"/comparisons/{id_in(said)}")
