@@ -27,7 +27,8 @@ class Bell:
 async def heard(ticket: asyncio.Event, timeout_s: float) -> bool:
     """Wait for a ticket; False after ``timeout_s`` without a ring."""
     try:
-        await asyncio.wait_for(ticket.wait(), timeout_s)
+        async with asyncio.timeout(timeout_s):
+            await ticket.wait()
     except TimeoutError:
         return False
     return True

@@ -73,7 +73,8 @@ async def _until_healthy(engine: SGLangEngine, limits: Limits) -> None:
 
 async def _is_healthy(engine: SGLangEngine) -> bool:
     try:
-        await asyncio.wait_for(engine.while_alive("start", engine.client.health()), PROBE_LIMIT_S)
+        async with asyncio.timeout(PROBE_LIMIT_S):
+            await engine.while_alive("start", engine.client.health())
     except (RequestFailed, TimeoutError):
         return False
     except EngineFault as died:
@@ -102,7 +103,8 @@ def _own_ports(engine: SGLangEngine) -> tuple[int, ...]:
 
 async def _first_generation(engine: SGLangEngine, limits: Limits) -> None:
     try:
-        await asyncio.wait_for(engine.generate("1 + 1 =", PROBE), limits.first_generation_s)
+        async with asyncio.timeout(limits.first_generation_s):
+            await engine.generate("1 + 1 =", PROBE)
     except TimeoutError as late:
         raise engine.fault(
             "start", f"it calls itself healthy, but no generation came within {limits.first_generation_s:g} s"

@@ -121,7 +121,8 @@ async def test_children_of_a_program_that_ended_do_not_survive_it(tmp_path: Path
     code = "import subprocess; subprocess.Popen(['sleep', '600'], start_new_session=True)"
     tree = await spawn(tmp_path, code)
 
-    await asyncio.wait_for(tree.exit, 5)
+    async with asyncio.timeout(60):
+        await tree.exit
 
     assert running_sleepers("eq-test") == []
     await tree.stop()
