@@ -75,7 +75,7 @@ def simulate_latency(world: LatencyWorld, plan: Plan, rng: np.random.Generator) 
     logs: list[float] = []
     for pair in range(1, plan.pairs_max + 1):
         measured = measure(Records(records=tuple(pair_blocks(world, plan.latency, pair, rng))), plan)
-        seen = measured if seen is None else _with(seen, measured)
+        seen = measured if seen is None else joined(seen, measured)
         logs.append(measured.contrasts["busy", plan.latency.primary_batch][0].log_ratio)
         if ended is None and pair in plan.looks:
             verdict = conclude(seen, plan)
@@ -95,12 +95,13 @@ def simulate_latency(world: LatencyWorld, plan: Plan, rng: np.random.Generator) 
     )
 
 
-def _with(seen: Measured, pair: Measured) -> Measured:
-    """What was measured so far, with one more pair."""
+def joined(seen: Measured, pair: Measured) -> Measured:
+    """What was measured so far with one more pair: what ``measure`` says of the records of both, latency only."""
     return replace(
         seen,
         invalid=seen.invalid or pair.invalid,
         contrasts={key: [*contrasts, *pair.contrasts[key]] for key, contrasts in seen.contrasts.items()},
+        levels=(*seen.levels, *pair.levels),
     )
 
 

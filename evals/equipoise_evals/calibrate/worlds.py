@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.signal import lfilter
 
 from equipoise_evals.decode.schedule import planned_blocks
 from equipoise_evals.model import BlockRecord, Frozen, LatencyPlan, Role, StepColumns
@@ -120,11 +121,6 @@ def _block_shape(world: LatencyWorld, steps: int, rng: np.random.Generator) -> F
 def _ar1(steps: int, correlation: float, rng: np.random.Generator) -> Floats:
     """Stationary AR(1) noise of unit variance."""
     innovations = rng.standard_normal(steps)
-    if correlation == 0.0:
-        return innovations
-    noise = np.empty(steps)
-    noise[0] = innovations[0]
-    scale = np.sqrt(1 - correlation**2)
-    for step in range(1, steps):
-        noise[step] = correlation * noise[step - 1] + scale * innovations[step]
+    innovations[1:] *= np.sqrt(1 - correlation**2)
+    noise: Floats = lfilter([1.0], [1.0, -correlation], innovations)
     return noise

@@ -6,10 +6,12 @@ from scipy.stats import binomtest
 
 from equipoise_evals.calibrate.accuracy import AccuracyWorld, accuracy_plan, simulate_accuracy
 from equipoise_evals.calibrate.grid import ACCURACY_CELLS, LATENCY_CELLS
-from equipoise_evals.calibrate.latency import latency_plan, simulate_latency
+from equipoise_evals.calibrate.latency import joined, latency_plan, simulate_latency
 from equipoise_evals.calibrate.run import clopper_pearson, count_cell, result
 from equipoise_evals.calibrate.table import markdown
 from equipoise_evals.calibrate.worlds import LatencyWorld, launch_log_ratio, pair_blocks
+from equipoise_evals.judge import measure
+from equipoise_evals.model import Records
 
 
 @pytest.mark.parametrize("shape", ["normal", "t3", "bimodal"])
@@ -42,6 +44,17 @@ def test_two_levels_drift_warm_up_and_spikes_shape_the_steps() -> None:
     assert drift[-1].steps.busy_us[0] > drift[0].steps.busy_us[0]
     spiky = LatencyWorld.model_validate(quiet | {"spike_share": 0.05, "spike": 0.5})
     assert max(pair_blocks(spiky, plan.latency, 1, np.random.default_rng(2))[0].steps.busy_us) == 1.5 * 4650
+
+
+def test_pairs_measured_one_by_one_and_joined_are_what_all_of_them_measured_together_are() -> None:
+    plan, rng = latency_plan(steps_per_block=128), np.random.default_rng(5)
+    assert plan.latency is not None
+    world = LatencyWorld(level_gap=0.043, level_share_sd=0.15)
+    pairs = [tuple(pair_blocks(world, plan.latency, pair, rng)) for pair in (1, 2, 3)]
+    one_by_one = [measure(Records(records=pair), plan) for pair in pairs]
+    together = measure(Records(records=sum(pairs, ())), plan)
+    assert joined(joined(one_by_one[0], one_by_one[1]), one_by_one[2]) == together
+    assert [levels.low_us is not None for levels in together.levels] == [True, True, True]
 
 
 def test_equal_answers_are_identical_and_a_loss_is_found() -> None:
