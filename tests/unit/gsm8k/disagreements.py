@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from equipoise_evals.gsm8k.grade import grade
-from tests.unit.gsm8k.shared_data import MODEL_SOLUTIONS, json_lines
+from tests.unit.gsm8k.shared_data import MODEL_SOLUTIONS, MODELS, json_lines
 
 EVIDENCE = Path(__file__).parents[3] / "docs" / "evidence" / "grader-disagreements.md"
-MODELS = ("6b_finetuning", "6b_verification", "175b_finetuning", "175b_verification")
 
 
 class Judged(NamedTuple):

@@ -12,6 +12,9 @@ ODDITIES = SHARED / "cases" / "gsm8k_gold_oddities.json"
 GSM8K = SHARED / "data" / "gsm8k"
 MODEL_SOLUTIONS = GSM8K / "example_model_solutions.jsonl"
 
+MODELS = ("6b_finetuning", "6b_verification", "175b_finetuning", "175b_verification")
+"""Four models answered every question of ``MODEL_SOLUTIONS``."""
+
 needs_shared = pytest.mark.skipif(not GSM8K.is_dir(), reason="../shared is not beside this checkout")
 
 

@@ -6,10 +6,13 @@ confirmed with lm-eval 0.4.13; the random texts are compared with those patterns
 
 import random
 import re
+from collections.abc import Sequence
 
 import pytest
+from lm_eval.filters.extraction import RegexFilter
 
 from equipoise_evals.gsm8k.harness import INVALID, flexible_extract, harness_equal, strict_match
+from tests.unit.gsm8k.shared_data import MODEL_SOLUTIONS, MODELS, json_lines, needs_shared
 
 TASK_STRICT = r"#### (\-?[0-9\.\,]+)"
 TASK_FLEXIBLE = r"(-?[$0-9.,]{2,})|(-?[0-9]+)"
@@ -63,14 +66,26 @@ def test_random_texts_agree_with_the_task_s_patterns() -> None:
         assert harness_equal(text, gold) is (_ignored(text) == _ignored(gold))
 
 
-def test_harness_itself_agrees() -> None:
-    extraction = pytest.importorskip("lm_eval.filters.extraction", reason="lm-eval is not installed here")
+def harness_filters(texts: Sequence[str]) -> list[tuple[str, str]]:
+    """Strict and flexible answers of lm-evaluation-harness's own ``RegexFilter`` for each text."""
+    answers = [[text] for text in texts]
+    docs: list[dict[str, object]] = [{} for _ in texts]
+    strict = RegexFilter(TASK_STRICT).apply(answers, docs)
+    flexible = RegexFilter(TASK_FLEXIBLE, group_select=-1).apply(answers, docs)
+    return [(s, f) for [s], [f] in zip(strict, flexible, strict=True)]
+
+
+def test_the_harness_itself_agrees_on_random_texts() -> None:
     rng = random.Random(7)
     texts = ["".join(rng.choice(PIECES) for _ in range(rng.randrange(20))) for _ in range(2_000)]
-    strict = extraction.RegexFilter(TASK_STRICT).apply([[text] for text in texts], [{}] * len(texts))
-    flexible = extraction.RegexFilter(TASK_FLEXIBLE, group_select=-1).apply([[t] for t in texts], [{}] * len(texts))
-    assert [[strict_match(text)] for text in texts] == list(strict)
-    assert [[flexible_extract(text)] for text in texts] == list(flexible)
+    assert [(strict_match(text), flexible_extract(text)) for text in texts] == harness_filters(texts)
+
+
+@needs_shared
+def test_the_harness_itself_agrees_on_all_5276_model_outputs() -> None:
+    outputs = [str(row[model]["solution"]) for row in json_lines(MODEL_SOLUTIONS) for model in MODELS]
+    assert len(outputs) == 5_276
+    assert [(strict_match(text), flexible_extract(text)) for text in outputs] == harness_filters(outputs)
 
 
 def _selected(pattern: str, text: str, which: int) -> str:
