@@ -35,7 +35,7 @@ lock: .venv/.ready ## Resolve the lock files again
 
 MODEL ?=
 # Without a GPU a step takes 75 to 150 ms, so the default is what a laptop measures in minutes.
-ON_CPU := --questions 16 --shots 2 --pairs-max 2 --batch-sizes 1,8 --primary-batch 8 --steps-per-block 24
+ON_CPU := --questions 16 --shots 2 --pairs-max 2 --batch-sizes 1,4 --primary-batch 4 --steps-per-block 20
 COMPARE ?= $(if $(wildcard /dev/nvidia[0-9]*),,$(ON_CPU))
 
 .PHONY: compare
