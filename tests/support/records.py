@@ -155,6 +155,15 @@ def blocks(
     return records
 
 
+def exact_blocks(logs: Sequence[float]) -> list[Record]:
+    """Noiseless blocks of the default plan whose launch pairs have exactly these log-ratios."""
+    records: list[Record] = []
+    for pair, log in enumerate(logs, start=1):
+        one = blocks(plan(), pair, np.random.default_rng(0), effect=np.expm1(log), launch_sd=0.0, step_cv=0.0)
+        records += [record for record in one if isinstance(record, BlockRecord) and record.pair == pair]
+    return records
+
+
 def questions(n: int = 16) -> QuestionsRecord:
     """Questions whose gold is their id."""
     return QuestionsRecord(

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable
-from typing import Literal
 
 from scipy.stats import t as student_t
 
@@ -22,13 +21,13 @@ from equipoise_evals.model import (
     LatencyVerdict,
     Metric,
     Plan,
+    Size,
     Slower,
     TwoLevelEvidence,
 )
 from equipoise_evals.stats.multiple import holm
 
 ENGINE_METRICS: tuple[Metric, ...] = ("busy", "period")
-Size = Literal["material", "small", "unclear"]
 
 
 def judge_latency(plan: Plan, latency: LatencyPlan, measured: Measured) -> LatencyVerdict | None:

@@ -1,21 +1,25 @@
 """What a verdict says in plain words: what happened, how sure that is, what to do.
 
-No sentence says that there is no difference because a test found none, and each number stands with its level.
+No sentence says that there is no difference because a test found none, and each number stands with its level. Busy time
+is what a decode step takes on the device; the period is what passes from step to step, which a user waits.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from equipoise_evals.model import (
     AccuracyInconclusive,
     AccuracyVerdict,
     Block,
+    Cause,
     Equivalent,
     Faster,
     Identical,
     Improved,
     Inconclusive,
-    Interval,
     Invalid,
+    InvalidReason,
+    LatencyContrast,
     LatencyInconclusive,
     LatencyVerdict,
     Neutral,
@@ -23,8 +27,27 @@ from equipoise_evals.model import (
     Overall,
     Regression,
     Ship,
+    Size,
     TreatmentInactive,
 )
+
+_SIZES: dict[Size, str] = {
+    "material": "by more than the margin of {margin}",
+    "small": "by less than the margin of {margin}",
+    "unclear": "though perhaps by less than the margin of {margin}",
+}
+_CAUSES: dict[Cause, str] = {
+    "regression": "it answers fewer questions rightly",
+    "slower": "it decodes slower than the margin allows",
+    "output_shift": "its answers differ from the baseline's more than the baseline's differ from themselves",
+}
+_MENDS: dict[InvalidReason, str] = {
+    "missing_answers": "Find the failed requests in the engines' logs, mend their cause and run again.",
+    "clock_gap": "Lock the device's clocks or let it cool, and run again.",
+    "disturbed": "Run again on a quieter machine, with the device's clocks locked; more launch pairs even out levels.",
+    "attestation": "Check which plugin and which flags the engines really started with, and run again.",
+    "no_measurement": "Look into the engines' logs for what kept the steps from being measured, and run again.",
+}
 
 
 class Words(NamedTuple):
@@ -53,18 +76,24 @@ def latency_sentence(verdict: LatencyVerdict | None) -> str:
     where = f"at batch {busy.batch}"
     match verdict:
         case Faster():
-            return (
-                f"the candidate decodes faster {where} ({_percent(busy.effect)} busy, {_percent(period.effect)} period)"
-            )
+            by = _SIZES[verdict.size].format(margin=f"{verdict.evidence.margin:.2%}")
+            return f"the candidate decodes faster {where}, {by} ({_both_clocks(busy, period)})"
         case Equivalent(measurably_slower=True):
-            return f"the candidate is measurably slower {where}, by less than {verdict.evidence.margin:.2%}"
+            return (
+                f"the candidate is measurably slower {where}, by less than the margin of {verdict.evidence.margin:.2%} "
+                f"({_both_clocks(busy, period)})"
+            )
         case Equivalent():
-            return f"decoding {where} is equivalent within {verdict.evidence.margin:.2%}"
+            return (
+                f"decoding {where} is equally fast within the margin of {verdict.evidence.margin:.2%} "
+                f"({_both_clocks(busy, period)})"
+            )
         case LatencyInconclusive():
             return f"decode speed {where} is not decided ({verdict.why})"
         case _:
             return (
-                f"the candidate decodes slower {where} ({_percent(busy.effect)} busy, {_percent(period.effect)} period)"
+                f"the candidate decodes slower {where}, by more than the margin of {verdict.evidence.margin:.2%} "
+                f"({_both_clocks(busy, period)})"
             )
 
 
@@ -76,13 +105,13 @@ def accuracy_sentence(verdict: AccuracyVerdict | None) -> str:
     difference = f"{evidence.difference_pp:+.2f} pp on {evidence.graded} questions"
     match verdict:
         case Regression():
-            return f"it answers fewer questions rightly ({difference})"
+            return f"the candidate answers fewer questions rightly ({difference})"
         case Identical():
-            return f"all {evidence.graded} answers are identical, as they are between two passes of the baseline"
+            return f"all {evidence.graded} answers of both arms are identical, and so are two passes of the baseline"
         case Improved():
-            return f"it answers more questions rightly ({difference})"
+            return f"the candidate answers more questions rightly ({difference})"
         case NonInferior():
-            return f"accuracy is not worse by {evidence.margin_pp:g} pp ({difference})"
+            return f"accuracy is shown not to be worse by {evidence.margin_pp:g} pp or more ({difference})"
         case _:
             return f"accuracy is not decided ({difference}; {verdict.why})"
 
@@ -106,31 +135,46 @@ def _how_sure(overall: Overall, latency: LatencyVerdict | None, accuracy: Accura
         return "No statement about speed or accuracy is made."
     parts = []
     if latency is not None:
-        busy = latency.evidence.busy
-        pairs = f"{busy.pairs} launch pair{'s' * (busy.pairs != 1)}"
-        parts.append(
-            f"busy time {_range(busy.interval)} from {pairs}"
-            if busy.interval
-            else f"{pairs}: no interval from fewer than 2"
-        )
+        parts.append(_how_sure_of_latency(latency.evidence.busy))
     if accuracy is not None:
-        evidence = accuracy.evidence
-        differ = evidence.only_baseline + evidence.only_candidate
-        parts.append(
-            f"accuracy {evidence.interval_pp.low:+.2f} to {evidence.interval_pp.high:+.2f} pp "
-            f"({evidence.interval_pp.level:.1%} interval, {differ} questions differ)"
+        parts.append(_how_sure_of_accuracy(accuracy))
+    return _sentence(parts) if parts else "Nothing was measured."
+
+
+def _how_sure_of_latency(busy: LatencyContrast) -> str:
+    pairs = f"{busy.pairs} launch pair{'s' * (busy.pairs != 1)}"
+    if busy.interval is None:
+        return f"busy time has no interval yet ({pairs})"
+    low, high = _percent(busy.interval.low), _percent(busy.interval.high)
+    return f"with {busy.interval.level:.1%} confidence busy time changes by {low} to {high} ({pairs})"
+
+
+def _how_sure_of_accuracy(accuracy: AccuracyVerdict) -> str:
+    evidence = accuracy.evidence
+    limits = f"{evidence.interval_pp.low:+.2f} to {evidence.interval_pp.high:+.2f} pp"
+    if isinstance(accuracy, Identical):
+        return (
+            f"accuracy rests on identical answers; the scores of {evidence.graded} questions alone would leave open "
+            f"{limits} ({evidence.interval_pp.level:.1%} confidence)"
         )
-    return ("; ".join(parts) or "Nothing was measured") + "."
+    differ = evidence.only_baseline + evidence.only_candidate
+    return (
+        f"with {evidence.interval_pp.level:.1%} confidence accuracy changes by {limits} ({differ} of {evidence.graded} "
+        f"questions are right in one arm only)"
+    )
 
 
 def _what_to_do(overall: Overall, latency: LatencyVerdict | None, accuracy: AccuracyVerdict | None) -> str:
     match overall:
         case Ship():
-            return "Ship the candidate."
+            return "Ship the candidate: it is faster, and its accuracy holds."
         case Neutral():
-            return "Nothing in speed or accuracy speaks against the candidate, and nothing in speed for it."
+            return (
+                "Decide by other reasons: nothing in speed or accuracy speaks against the candidate, and nothing in "
+                "speed speaks for it."
+            )
         case Block():
-            return f"Do not ship: {', '.join(overall.causes).replace('_', ' ')}."
+            return f"Do not ship the candidate: {'; '.join(_CAUSES[cause] for cause in overall.causes)}."
         case Inconclusive():
             return _how_to_decide(overall, latency, accuracy)
         case TreatmentInactive():
@@ -138,7 +182,7 @@ def _what_to_do(overall: Overall, latency: LatencyVerdict | None, accuracy: Accu
                 "Check that both engines run the build and the flags that were meant; declare an A/A if this was one."
             )
         case _:
-            return "Mend what is named above and run again."
+            return _MENDS[overall.reason]
 
 
 def _how_to_decide(overall: Inconclusive, latency: LatencyVerdict | None, accuracy: AccuracyVerdict | None) -> str:
@@ -155,13 +199,17 @@ def _how_to_decide(overall: Inconclusive, latency: LatencyVerdict | None, accura
             if accuracy.passes_needed
             else "more questions are needed to decide the accuracy"
         )
-    text = "; ".join(steps) or "; ".join(overall.reasons)
-    return f"{text[:1].upper()}{text[1:]}."
+    return _sentence(steps or overall.reasons)
 
 
 def _percent(effect: float) -> str:
     return f"{100 * effect:+.2f} %"
 
 
-def _range(interval: Interval) -> str:
-    return f"{_percent(interval.low)} to {_percent(interval.high)} ({interval.level:.1%} interval)"
+def _both_clocks(busy: LatencyContrast, period: LatencyContrast) -> str:
+    return f"{_percent(busy.effect)} busy time, {_percent(period.effect)} period"
+
+
+def _sentence(clauses: Iterable[str]) -> str:
+    text = "; ".join(clauses)
+    return f"{text[:1].upper()}{text[1:]}."

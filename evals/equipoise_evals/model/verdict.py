@@ -104,11 +104,15 @@ class LatencyEvidence(Frozen):
     notes: tuple[str, ...] = ()
 
 
+Size = Literal["material", "small", "unclear"]
+"""How much faster: more than the margin, less than it, or either."""
+
+
 class Faster(Frozen):
     """The candidate's busy time is lower, and its period is not higher by the margin."""
 
     word: Literal["faster"] = "faster"
-    size: Literal["material", "small", "unclear"]
+    size: Size
     evidence: LatencyEvidence
 
     @model_validator(mode="after")

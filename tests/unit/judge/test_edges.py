@@ -10,19 +10,9 @@ from equipoise_evals.model import BlockRecord, LatencyInconclusive, LaunchHistor
 from tests.support import records as make
 
 
-def blocks_of(logs: list[float]) -> list[Record]:
-    """Noiseless blocks whose pairs have exactly these log-ratios."""
-    plan = make.plan()
-    records: list[Record] = []
-    for pair, log in enumerate(logs, start=1):
-        one = make.blocks(plan, pair, np.random.default_rng(0), effect=np.expm1(log), launch_sd=0.0, step_cv=0.0)
-        records += [record for record in one if isinstance(record, BlockRecord) and record.pair == pair]
-    return records
-
-
 def test_two_wild_pairs_bound_nothing() -> None:
     plan = make.plan(alpha=1e-6)
-    verdict = judge(make.together(make.launches(plan, 2), blocks_of([-3.0, 3.0])), plan)
+    verdict = judge(make.together(make.launches(plan, 2), make.exact_blocks([-3.0, 3.0])), plan)
     assert verdict.latency is not None
     assert verdict.latency.evidence.busy.interval is None
     assert "no interval" in verdict.how_sure
@@ -30,7 +20,7 @@ def test_two_wild_pairs_bound_nothing() -> None:
 
 def test_one_pair_has_no_interval_and_asks_for_the_first_look() -> None:
     plan = make.plan()
-    latency = judge(make.together(make.launches(plan, 1), blocks_of([-0.02])), plan).latency
+    latency = judge(make.together(make.launches(plan, 1), make.exact_blocks([-0.02])), plan).latency
     assert isinstance(latency, LatencyInconclusive)
     assert latency.evidence.busy.interval is None
     assert latency.pairs_needed == 3
@@ -38,7 +28,7 @@ def test_one_pair_has_no_interval_and_asks_for_the_first_look() -> None:
 
 def test_two_noisy_pairs_do_not_promise_that_three_decide() -> None:
     plan = make.plan(pairs_max=2)
-    latency = judge(make.together(make.launches(plan, 2), blocks_of([-0.06, 0.07])), plan).latency
+    latency = judge(make.together(make.launches(plan, 2), make.exact_blocks([-0.06, 0.07])), plan).latency
     assert isinstance(latency, LatencyInconclusive)
     assert latency.pairs_needed is None or latency.pairs_needed > 50
 
@@ -46,7 +36,7 @@ def test_two_noisy_pairs_do_not_promise_that_three_decide() -> None:
 def test_pairs_that_agree_exactly_decide_at_the_first_look() -> None:
     plan = make.plan()
     for log, word in ((0.02, "slower"), (-0.02, "faster"), (0.0, "equivalent")):
-        latency = judge(make.together(make.launches(plan, 3), blocks_of([log] * 3)), plan).latency
+        latency = judge(make.together(make.launches(plan, 3), make.exact_blocks([log] * 3)), plan).latency
         assert latency is not None
         assert latency.word == word
         assert latency.evidence.busy.detectable == pytest.approx(0.0, abs=1e-12)
@@ -54,7 +44,7 @@ def test_pairs_that_agree_exactly_decide_at_the_first_look() -> None:
 
 def test_measurably_slower_within_the_margin_is_said() -> None:
     plan = make.plan()
-    latency = judge(make.together(make.launches(plan, 3), blocks_of([0.002, 0.0021, 0.0019])), plan).latency
+    latency = judge(make.together(make.launches(plan, 3), make.exact_blocks([0.002, 0.0021, 0.0019])), plan).latency
     assert latency is not None
     assert latency.word == "equivalent"
     assert "measurably slower" in latency_sentence(latency)
@@ -66,7 +56,7 @@ def test_measurably_slower_within_the_margin_is_said() -> None:
 )
 def test_what_is_open_is_said(logs: list[float], says: str) -> None:
     plan = make.plan()
-    latency = judge(make.together(make.launches(plan, 3), blocks_of(logs)), plan).latency
+    latency = judge(make.together(make.launches(plan, 3), make.exact_blocks(logs)), plan).latency
     assert isinstance(latency, LatencyInconclusive)
     assert says in latency.why
 
@@ -74,7 +64,7 @@ def test_what_is_open_is_said(logs: list[float], says: str) -> None:
 def test_a_lower_busy_time_without_a_lower_period_is_open() -> None:
     plan = make.plan()
     records: list[Record] = []
-    for record in blocks_of([-0.02, -0.021, -0.019]):
+    for record in make.exact_blocks([-0.02, -0.021, -0.019]):
         assert isinstance(record, BlockRecord)
         extra = 200.0 if record.role == "B" else 0.0
         period = tuple(None if us is None else us + extra for us in record.steps.period_us)
@@ -86,7 +76,7 @@ def test_a_lower_busy_time_without_a_lower_period_is_open() -> None:
 
 def test_a_slower_secondary_batch_size_keeps_a_gain_from_shipping() -> None:
     plan = make.plan()
-    fast, slow = blocks_of([-0.02, -0.021, -0.019]), blocks_of([0.03, 0.031, 0.029])
+    fast, slow = make.exact_blocks([-0.02, -0.021, -0.019]), make.exact_blocks([0.03, 0.031, 0.029])
     mixed = [s if isinstance(s, BlockRecord) and s.batch == 1 else f for f, s in zip(fast, slow, strict=True)]
     verdict = judge(
         make.together([make.questions()], make.launches(plan, 3), make.treatment(), make.equal_passes(), mixed), plan
@@ -100,7 +90,7 @@ def test_a_slower_secondary_batch_size_keeps_a_gain_from_shipping() -> None:
 def test_blocks_without_a_full_batch_are_no_measurement() -> None:
     plan = make.plan()
     records: list[Record] = []
-    for record in blocks_of([0.0, 0.0, 0.0]):
+    for record in make.exact_blocks([0.0, 0.0, 0.0]):
         assert isinstance(record, BlockRecord)
         thin = record.steps.model_copy(update={"real_batch": (3,) * len(record.steps)})
         records.append(record.model_copy(update={"steps": thin}))
@@ -112,7 +102,7 @@ def test_blocks_without_a_full_batch_are_no_measurement() -> None:
 def test_history_allows_a_look_at_two_pairs() -> None:
     history = LaunchHistory(d0=12.0, s0=0.0005, histories=6, source="six A/A comparisons")
     plan = make.plan(looks=(2, 3, 4, 5, 6, 8, 10), history={"busy": history, "period": history})
-    latency = judge(make.together(make.launches(plan, 2), blocks_of([-0.0164, -0.0160])), plan).latency
+    latency = judge(make.together(make.launches(plan, 2), make.exact_blocks([-0.0164, -0.0160])), plan).latency
     assert latency is not None
     assert latency.word == "faster"
     assert latency.evidence.busy.borrowed
@@ -122,7 +112,7 @@ def test_history_allows_a_look_at_two_pairs() -> None:
 def test_two_pairs_that_contradict_history_wait_for_a_third() -> None:
     history = LaunchHistory(d0=12.0, s0=0.0005, histories=6, source="six A/A comparisons")
     plan = make.plan(looks=(2, 3, 4, 5, 6, 8, 10), history={"busy": history, "period": history})
-    latency = judge(make.together(make.launches(plan, 2), blocks_of([-0.05, -0.01])), plan).latency
+    latency = judge(make.together(make.launches(plan, 2), make.exact_blocks([-0.05, -0.01])), plan).latency
     assert isinstance(latency, LatencyInconclusive)
     assert not latency.evidence.busy.borrowed
 
