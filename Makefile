@@ -75,8 +75,8 @@ test-backends: setup ## The plugin's own tests, inside the engine environment
 	PYTHONPATH=backends "$$engine" -m pytest -q -c tests/backends/pytest.ini tests/backends --ignore=tests/backends/test_trtllm.py; }
 
 .PHONY: calibrate
-calibrate: .venv/.ready ## How often the judge errs in simulated worlds: the full grid into docs/calibration-table.md (half an hour)
-	@$(BIN)/equipoise calibrate --output docs/calibration-table.md
+calibrate: .venv/.ready ## How often the judge errs in simulated worlds: the full grid into docs/calibration.md (a quarter of an hour)
+	@$(BIN)/equipoise calibrate --output docs/calibration.md
 
 .PHONY: bench-grade
 bench-grade: .venv/.ready ## CPU time of grading hard texts of a megabyte, into docs/evidence/bench-grade.txt

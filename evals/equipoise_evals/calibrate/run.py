@@ -55,6 +55,8 @@ class CellResult(Frozen):
         low: Clopper-Pearson 99 % lower bound of the rate; ``high`` the upper.
         holds: Whether the limit stands: an error rate's lower bound is not above it, a power's upper bound not below;
             None for a row that only reports.
+        coverage_holds: Whether intervals cover as often as they claim: at the look's level at least 95 %; at a fixed
+            95 % between 94 and 96 % where launches are normal and steps have one level, else at least 93.5 %.
     """
 
     cell: LatencyCell | AccuracyCell
@@ -63,6 +65,7 @@ class CellResult(Frozen):
     low: float
     high: float
     holds: bool | None
+    coverage_holds: bool
 
 
 def count_cell(cell: Cell, runs: int, seed: Sequence[int]) -> Counted:
@@ -84,7 +87,28 @@ def result(cell: Cell, counted: Counted) -> CellResult:
     holds: bool | None = None
     if cell.limit is not None:
         holds = high >= cell.limit if cell.question == "power" else low <= cell.limit
-    return CellResult(cell=cell, counted=counted, rate=counted.asked / counted.runs, low=low, high=high, holds=holds)
+    return CellResult(
+        cell=cell,
+        counted=counted,
+        rate=counted.asked / counted.runs,
+        low=low,
+        high=high,
+        holds=holds,
+        coverage_holds=_covers_enough(cell, counted),
+    )
+
+
+def _covers_enough(cell: Cell, counted: Counted) -> bool:
+    least, most = (0.94, 0.96) if is_normal(cell) else (0.935, 1.0)
+    fixed = [clopper_pearson(covered, counted.runs) for covered in counted.fixed_covered]
+    _, look_high = clopper_pearson(counted.covered, counted.with_interval)
+    asks_for_look = cell.question != "report" and counted.with_interval > 0
+    return (look_high >= 0.95 or not asks_for_look) and all(low <= most and high >= least for low, high in fixed)
+
+
+def is_normal(cell: Cell) -> bool:
+    """Whether launch pairs of this cell differ normally, so that a t interval covers as it says."""
+    return isinstance(cell, LatencyCell) and cell.world.launch_shape == "normal" and not cell.world.level_gap
 
 
 def clopper_pearson(hits: int, runs: int) -> tuple[float, float]:

@@ -9,6 +9,29 @@ from equipoise_evals.calibrate.run import CellResult
 HEAD = ("cell", "runs", "asked about", "rate", "99 % bounds", "limit", "holds", "coverage at the look", "words", "cost")
 
 
+INTRODUCTION = """# Calibration: how often the judge errs where the truth is known
+
+Each row is a simulated world whose truth is stated in its name. The records that engines would have left there go
+through the production judge, looks and stopping included; what it said is counted. *asked about* is what a row counts
+as an event: a false `faster` or `slower` where there is no effect, a false `equivalent` (or `non_inferior`) at the
+margin itself, or the power to see an effect. The bounds are Clopper and Pearson's, one-sided 99 % each way; a limit
+is broken when the lower bound of an error (the upper bound of a power) lies beyond it. *coverage at the look* is how
+often the interval that the verdict shows held the truth, where it has one; *fixed 95 % coverage* is that of a plain
+interval at a number of pairs fixed beforehand. *cost* is what a comparison took on average. `docs/statistics.md` has
+the rules, `equipoise_evals.calibrate.worlds` the worlds.
+
+* **Launches** differ by a draw from a normal distribution, Student's t with 3 degrees of freedom, or two levels.
+* **Blocks** of a two-level engine spend different shares of their steps at the lower level.
+* **Steps** have AR(1) noise, a warm-up, a drift and spikes.
+* **Questions** are certain or open; open ones differ from pass to pass, or follow a state of the whole launch.
+"""
+
+
+def page(results: Sequence[CellResult], how: str) -> str:
+    """The whole page: what the table means, how it was made, and the tables."""
+    return f"{INTRODUCTION}\n{how}\n\n{markdown(results)}"
+
+
 def markdown(results: Sequence[CellResult]) -> str:
     """Two tables, latency and accuracy, in the order of the grid."""
     latency = [_row(r) for r in results if isinstance(r.cell, LatencyCell)]
@@ -43,7 +66,8 @@ def _row(result: CellResult) -> tuple[str, ...]:
         f"{result.low:.2%} to {result.high:.2%}",
         "" if cell.limit is None else f"{'>=' if cell.question == 'power' else '<='} {cell.limit:.1%}",
         {True: "yes", False: "**no**", None: ""}[result.holds],
-        f"{counted.covered / counted.with_interval:.1%}" if counted.with_interval else "",
+        (f"{counted.covered / counted.with_interval:.1%}" if counted.with_interval else "")
+        + ("" if result.coverage_holds else " **too little**"),
         ", ".join(f"{word} {count / counted.runs:.1%}" for word, count in sorted(counted.words.items())),
         extra,
         f"{counted.units / counted.runs:.2f}",

@@ -1,5 +1,6 @@
 """How much more evidence would decide, if the estimates and the spread between launches stayed as they are."""
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -41,7 +42,7 @@ def pairs_needed(evidence: LatencyEvidence, levels: LookLevels) -> int | None:
 
 def _limits(contrast: LatencyContrast, pairs: NDArray[np.int64], levels: LookLevels) -> _Limits:
     centre, se = np.log1p(contrast.effect), (contrast.launch_sd or 0.0) / np.sqrt(pairs)
-    half, inside = (stdtrit(pairs - 1, (1 + level) / 2) * se for level in (levels.difference, levels.equivalence))
+    half, inside = (_quantiles(level)[pairs - 2] * se for level in (levels.difference, levels.equivalence))
     with np.errstate(over="ignore"):  # a limit beyond any float is infinite, and decides nothing
         return _Limits(
             effect=contrast.effect,
@@ -50,3 +51,10 @@ def _limits(contrast: LatencyContrast, pairs: NDArray[np.int64], levels: LookLev
             inside_low=np.expm1(centre - inside),
             inside_high=np.expm1(centre + inside),
         )
+
+
+@lru_cache(maxsize=64)
+def _quantiles(level: float) -> Floats:
+    """Two-sided t quantiles of a level for 2, 3, ... pairs."""
+    quantiles: Floats = stdtrit(np.arange(1, PAIRS_WITHIN_REACH), (1 + level) / 2)
+    return quantiles

@@ -53,7 +53,7 @@ def compare_outputs(baseline: Sequence[GradedPass], candidate: Sequence[GradedPa
 
 def _match(one: GradedPass, two: GradedPass) -> float | None:
     common = one.texts.keys() & two.texts.keys()
-    return sum(one.texts[q] == two.texts[q] for q in common) / len(common) if common else None
+    return len(one.texts.items() & two.texts.items()) / len(common) if common else None
 
 
 def _shift_p(baseline: Sequence[GradedPass], candidate: Sequence[GradedPass], seed: int) -> float | None:

@@ -73,10 +73,10 @@ def compare_scores(
     passes = min(len(baseline), len(candidate))
     levels = _levels(alpha, accuracy, passes)
     changes = _changes(baseline[:passes], candidate[:passes])
-    differing = sum(fmean(change) != 0 for change in changes.values())
+    differing = sum(sum(change) != 0 for change in changes.values())
     clustered = passes > 1 and differing >= CLUSTERED_FROM
     effect = _clustered(changes, levels) if clustered else _tango(only_a, only_b, len(common), levels)
-    flips = [fmean(change) for change in changes.values()]
+    flips = [sum(change) / len(change) for change in changes.values()]
     return Scores(
         graded=len(common),
         both=both,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import combinations
 from typing import NamedTuple
 
@@ -89,15 +90,15 @@ def output_shift(  # noqa: PLR0917  DESIGN section 5 fixes the order of the argu
     Raises:
         ValueError: no questions, lists of different lengths, a missing output, or no draws.
     """
-    runs = _aligned([a1, a2, b1, b2])
+    labels = _labels([a1, a2, b1, b2])
     if count(resamples, "resamples") < 1:
         msg = "a p-value by drawing needs at least one draw"
         raise ValueError(msg)
-    matches = _match_counts(runs)
-    questions = len(runs[0])
+    matches = _match_counts(labels)
+    questions = labels.shape[1]
     within = int(matches[0, 1] + matches[2, 3])
     cross = int(matches[:2, 2:].sum())
-    twos, ones, observed = _pairing_counts(runs)
+    twos, ones, observed = _pairing_counts(labels)
     drawn = 2 * rng.binomial(twos, 1 / 3, size=resamples) + rng.binomial(ones, 1 / 3, size=resamples)
     at_least = int(np.count_nonzero(drawn >= observed))
     return OutputShift(
@@ -124,32 +125,44 @@ def _aligned(runs: Sequence[Outputs]) -> list[list[object]]:
     return lists
 
 
-def _same(first: object, second: object) -> bool:
-    """Whole equality, also of token ids held in arrays."""
-    if isinstance(first, np.ndarray) or isinstance(second, np.ndarray):
-        return np.array_equal(np.asarray(first), np.asarray(second))
-    return bool(first == second)
+def _labels(runs: Sequence[Outputs]) -> NDArray[np.int64]:
+    """Per run and question a number that equal outputs to the same question share, shape (runs, questions)."""
+    columns = []
+    for outputs in zip(*_aligned(runs), strict=True):
+        seen: dict[object, int] = {}
+        columns.append([seen.setdefault(_key(output), len(seen)) for output in outputs])
+    return np.array(columns, dtype=np.int64).T
 
 
-def _match_counts(runs: Sequence[Outputs]) -> NDArray[np.int64]:
+def _key(output: object) -> object:
+    """The output as something that can be looked up; token ids are equal whatever sequence holds them."""
+    return tuple(output) if isinstance(output, list | np.ndarray) else output
+
+
+def _match_counts(labels: NDArray[np.int64]) -> NDArray[np.int64]:
     """Questions on which two runs match, shape (runs, runs); the diagonal is left 0."""
-    matches = np.zeros((len(runs), len(runs)), dtype=np.int64)
-    for i, j in combinations(range(len(runs)), 2):
-        matches[i, j] = matches[j, i] = sum(map(_same, runs[i], runs[j]))
+    matches = np.array([np.count_nonzero(labels == run, axis=1) for run in labels], dtype=np.int64)
+    np.fill_diagonal(matches, 0)
     return matches
 
 
-def _pairing_counts(runs: Sequence[Outputs]) -> tuple[int, int, int]:
+def _pairing_counts(labels: NDArray[np.int64]) -> tuple[int, int, int]:
     """Questions of the patterns 2+2 and 2+1+1, and the within-arm matches seen on them."""
-    twos = ones = observed = 0
-    for a1, a2, b1, b2 in zip(*runs, strict=True):
-        within = _same(a1, a2) + _same(b1, b2)
-        pairings = (within, _same(a1, b1) + _same(a2, b2), _same(a1, b2) + _same(a2, b1))
-        if len(set(pairings)) > 1:
-            twos += max(pairings) == 2
-            ones += max(pairings) == 1
-            observed += within
-    return twos, ones, observed
+    a1, a2, b1, b2 = labels
+    pairings = np.array(
+        [
+            (a1 == a2).astype(np.int64) + (b1 == b2),
+            (a1 == b1).astype(np.int64) + (a2 == b2),
+            (a1 == b2).astype(np.int64) + (a2 == b1),
+        ]
+    )
+    most = pairings.max(axis=0)
+    telling = pairings.min(axis=0) != most
+    return (
+        int(np.count_nonzero(telling & (most == 2))),
+        int(np.count_nonzero(telling & (most == 1))),
+        int(pairings[0, telling].sum()),
+    )
 
 
 def _pairing_tail(twos: int, ones: int, observed: int) -> float:
@@ -180,11 +193,9 @@ def launch_permutation(baseline: Sequence[Outputs], candidate: Sequence[Outputs]
     if min(first, second) < LEAST_LAUNCHES or allocations > MOST_ALLOCATIONS:
         msg = f"launches are permuted from {LEAST_LAUNCHES} per arm to 10 per arm, not {first} against {second}"
         raise ValueError(msg)
-    runs = _aligned([*baseline, *candidate])
-    matches = _match_counts(runs) / len(runs[0])
-    chosen = np.array(list(combinations(range(first + second), first)))
-    in_first = np.zeros((allocations, first + second), dtype=np.float64)
-    np.put_along_axis(in_first, chosen, 1.0, axis=1)
+    labels = _labels([*baseline, *candidate])
+    matches = _match_counts(labels) / labels.shape[1]
+    in_first = _allocations(first, second)
     reached = in_first @ matches
     inside = (reached * in_first).sum(axis=1) / 2.0
     outside = (reached * (1.0 - in_first)).sum(axis=1)
@@ -196,6 +207,15 @@ def launch_permutation(baseline: Sequence[Outputs], candidate: Sequence[Outputs]
     at_least = int(np.count_nonzero(statistics >= statistics[0] - 1e-12))
     observed = (float(statistics[0]), at_least / allocations)
     return LaunchPermutation(*observed, float(match_aa[0]), float(match_bb[0]), float(match_ab[0]), allocations)
+
+
+@lru_cache(maxsize=4)
+def _allocations(first: int, second: int) -> NDArray[np.float64]:
+    """Every way to choose the first arm's launches, the one that was run first; 1 where a launch is chosen."""
+    chosen = np.array(list(combinations(range(first + second), first)))
+    in_first = np.zeros((len(chosen), first + second), dtype=np.float64)
+    np.put_along_axis(in_first, chosen, 1.0, axis=1)
+    return in_first
 
 
 def first_divergence(first: Sequence[object], second: Sequence[object]) -> tuple[int, bool]:

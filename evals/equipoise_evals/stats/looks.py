@@ -68,6 +68,11 @@ def look_plan(
     if not whole or whole[0] < (2 if variance == "estimated" else 1):
         msg = f"a plan whose variance is {variance} cannot look at {whole[:1]}"
         raise ValueError(msg)
+    return _planned(whole, alpha, kind, variance)
+
+
+@lru_cache(maxsize=256)
+def _planned(whole: tuple[int, ...], alpha: float, kind: Spending, variance: Variance) -> tuple[Look, ...]:
     fractions = [size / whole[-1] for size in whole]
     if variance == "known":
         bounds = spending_bounds(kind, fractions, alpha)

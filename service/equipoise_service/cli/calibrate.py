@@ -29,7 +29,7 @@ def calibrate(  # noqa: PLR0917 - one parameter an option
     """Drive the production judge through simulated comparisons and print a table of its errors; 1 if a limit breaks."""
     from equipoise_evals.calibrate.grid import ACCURACY_CELLS, LATENCY_CELLS, LatencyCell
     from equipoise_evals.calibrate.run import result
-    from equipoise_evals.calibrate.table import markdown
+    from equipoise_evals.calibrate.table import page
 
     started = time.monotonic()
     every: tuple[Cell, ...] = (*LATENCY_CELLS, *ACCURACY_CELLS)
@@ -45,9 +45,17 @@ def calibrate(  # noqa: PLR0917 - one parameter an option
         counted[place] = counted[place].plus(batch) if place in counted else batch
         print(f"\r{done} of {len(jobs)} batches", end="", file=sys.stderr)  # noqa: T201 - progress for who waits
     results = [result(cell, counted[place]) for place, cell in enumerate(cells)]
-    print(f", {time.monotonic() - started:.0f} s", file=sys.stderr)  # noqa: T201
-    write(markdown(results), output)
+    seconds = time.monotonic() - started
+    print(f", {seconds:.0f} s", file=sys.stderr)  # noqa: T201
+    write(page(results, _how(grid, sum(wanted), processes, seed, seconds)), output)
     return _report_broken(results)
+
+
+def _how(grid: str, runs: int, processes: int, seed: int, seconds: float) -> str:
+    return (
+        f"Made by `equipoise calibrate --grid {grid} --seed {seed}`: {runs:,} simulated comparisons in {seconds:.0f} s "
+        f"on {processes} processes."
+    )
 
 
 def _counts(jobs: list[tuple[int, Job]], processes: int) -> Iterator[tuple[int, "Counted"]]:
@@ -66,7 +74,8 @@ def _count(job: Job) -> "Counted":
 
 
 def _report_broken(results: "list[CellResult]") -> int:
-    broken = [r for r in results if r.holds is False]
+    broken = [r for r in results if r.holds is False or not r.coverage_holds]
     for r in broken:
-        print(f"limit broken: {r.cell.name}: {r.rate:.2%} ({r.low:.2%} to {r.high:.2%})", file=sys.stderr)  # noqa: T201
+        what = "coverage" if not r.coverage_holds else f"{r.rate:.2%} ({r.low:.2%} to {r.high:.2%})"
+        print(f"limit broken: {r.cell.name}: {what}", file=sys.stderr)  # noqa: T201
     return 1 if broken else 0
