@@ -56,5 +56,4 @@ def _limits(contrast: LatencyContrast, pairs: NDArray[np.int64], levels: LookLev
 @lru_cache(maxsize=64)
 def _quantiles(level: float) -> Floats:
     """Two-sided t quantiles of a level for 2, 3, ... pairs."""
-    quantiles: Floats = stdtrit(np.arange(1, PAIRS_WITHIN_REACH), (1 + level) / 2)
-    return quantiles
+    return np.asarray(stdtrit(np.arange(1, PAIRS_WITHIN_REACH), (1 + level) / 2), dtype=np.float64)
