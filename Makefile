@@ -64,7 +64,9 @@ check: .venv/.ready ## Format, lint, types, import contracts, schemas
 
 .PHONY: test
 test: setup check ## Set everything up and run every test that this machine can run
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n 2 tests/unit tests/property tests/contract \
+		--cov=equipoise_evals --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
+	@$(BIN)/python -m pytest tests/guarantee tests/integration
 	@$(MAKE) --no-print-directory test-backends
 
 .PHONY: test-backends

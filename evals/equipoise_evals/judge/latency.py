@@ -12,6 +12,7 @@ from equipoise_evals.judge.pooled import pooled
 from equipoise_evals.judge.two_level import two_level_evidence
 from equipoise_evals.model import (
     LOOKS,
+    EngineMetric,
     Equivalent,
     Faster,
     LatencyContrast,
@@ -27,7 +28,7 @@ from equipoise_evals.model import (
 )
 from equipoise_evals.stats.multiple import holm
 
-ENGINE_METRICS: tuple[Metric, ...] = ("busy", "period")
+ENGINE_METRICS: tuple[EngineMetric, ...] = ("busy", "period")
 
 
 def judge_latency(plan: Plan, latency: LatencyPlan, measured: Measured) -> LatencyVerdict | None:
@@ -37,31 +38,32 @@ def judge_latency(plan: Plan, latency: LatencyPlan, measured: Measured) -> Laten
 
 
 def _evidence(plan: Plan, latency: LatencyPlan, measured: Measured) -> LatencyEvidence | None:
-    pairs = len(measured.contrasts["busy", latency.primary_batch])
+    primary = latency.primary_batch
+    pairs = len(measured.contrasts["busy", primary])
     if pairs == 0:
         return None
     levels = look_levels(plan, pairs)
 
-    def contrast(metric: Metric, batch: int) -> LatencyContrast | None:
-        seen = measured.contrasts[metric, batch]
-        if len(seen) != pairs:
-            return None
+    def decisive(metric: EngineMetric) -> LatencyContrast:
         # History speaks of the primary batch: it is what every A/A comparison of a plan measured.
-        history = plan.history.get(metric) if metric != "client_tpot" and batch == latency.primary_batch else None
-        return pooled(seen, metric, batch, levels, history)
+        return pooled(measured.contrasts[metric, primary], metric, primary, levels, plan.history.get(metric))
 
-    busy, period = contrast("busy", latency.primary_batch), contrast("period", latency.primary_batch)
-    if busy is None or period is None:
-        return None
-    others = [batch for batch in latency.batch_sizes if batch != latency.primary_batch]
-    secondary = [contrast(metric, batch) for batch in others for metric in ENGINE_METRICS]
+    def beside(metric: Metric, batch: int) -> LatencyContrast | None:
+        """A contrast that decides nothing; None unless every pair of the decisive ones has it too."""
+        seen = measured.contrasts[metric, batch]
+        return pooled(seen, metric, batch, levels, None) if len(seen) == pairs else None
+
+    busy, period = decisive("busy"), decisive("period")
+    secondary = [
+        beside(metric, batch) for batch in latency.batch_sizes if batch != primary for metric in ENGINE_METRICS
+    ]
     two_level = two_level_evidence(measured.levels)
     return LatencyEvidence(
         margin=latency.margin,
         look=pairs,
         busy=busy,
         period=period,
-        client=contrast("client_tpot", latency.primary_batch),
+        client=beside("client_tpot", primary),
         secondary=_with_holm([c for c in secondary if c is not None], latency.margin),
         two_level=two_level,
         notes=_notes(busy, two_level),

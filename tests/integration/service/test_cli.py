@@ -350,19 +350,16 @@ def events(url: str, path: str, after: int, most: int | None) -> list[int]:
     return numbers
 
 
+HEEDS_INTERRUPTS = (
+    "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "runpy.run_module('equipoise_service', run_name='__main__', alter_sys=True)"
+)
+"""A shell starts its background jobs with SIGINT ignored, and a test that runs in one would hand that on."""
+
+
 def test_an_interrupted_command_cancels_its_comparison(tmp_path: Path, slow: dict[str, str]) -> None:
     environment = clean_environment() | slow
-    command = [
-        sys.executable,
-        "-m",
-        "equipoise_service",
-        "compare",
-        "m",
-        "--parts",
-        "latency",
-        "--steps-per-block",
-        "64",
-    ]
+    command = [sys.executable, "-c", HEEDS_INTERRUPTS, "compare", "m", "--parts", "latency", "--steps-per-block", "64"]
     process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
     until(lambda: len(engines_below(tmp_path)) >= 2)
     process.send_signal(signal.SIGINT)

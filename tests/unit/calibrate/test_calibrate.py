@@ -8,7 +8,7 @@ from equipoise_evals.calibrate.accuracy import AccuracyWorld, accuracy_plan, sim
 from equipoise_evals.calibrate.grid import ACCURACY_CELLS, LATENCY_CELLS
 from equipoise_evals.calibrate.latency import joined, latency_plan, simulate_latency
 from equipoise_evals.calibrate.run import clopper_pearson, count_cell, result
-from equipoise_evals.calibrate.table import markdown
+from equipoise_evals.calibrate.table import page
 from equipoise_evals.calibrate.worlds import LatencyWorld, launch_log_ratio, pair_blocks
 from equipoise_evals.judge import measure
 from equipoise_evals.model import BlockRecord, Records
@@ -73,6 +73,12 @@ def test_equal_answers_are_identical_and_a_loss_is_found() -> None:
     assert simulate_accuracy(loss, accuracy_plan(latency_plan(), loss, 2), rng).word == "regression"
 
 
+def test_few_questions_that_differ_stay_open_to_the_last_pass() -> None:
+    few = AccuracyWorld(questions=40, discordance=0.2)
+    outcome = simulate_accuracy(few, accuracy_plan(latency_plan(), few, 2), np.random.default_rng(8))
+    assert (outcome.word, outcome.passes) == ("inconclusive", 2)
+
+
 def test_plans_that_cannot_end_are_refused() -> None:
     with pytest.raises(ValueError, match="no look"):
         simulate_latency(LatencyWorld(), latency_plan(pairs_max=2), np.random.default_rng(1))
@@ -101,7 +107,9 @@ def test_the_table_says_which_limit_holds() -> None:
     results = [
         result(cell, count_cell(cell, 2, (7,))) for cell in (LATENCY_CELLS[2], LATENCY_CELLS[-1], ACCURACY_CELLS[0])
     ]
-    text = markdown(results)
+    text = page(results, "Made by hand.")
+    assert text.startswith("# Calibration")
+    assert "Made by hand." in text
     assert LATENCY_CELLS[2].name in text
     assert ACCURACY_CELLS[0].name in text
     assert [r.holds for r in results] == [True, None, True]

@@ -10,10 +10,12 @@ from equipoise_evals.model import BlockRecord, LatencyInconclusive, LaunchHistor
 from tests.support import records as make
 
 
-def test_two_wild_pairs_bound_nothing() -> None:
+@pytest.mark.parametrize("logs", [[-3.0, 3.0], [-3.0, 0.0, 3.0]])
+def test_wild_pairs_bound_nothing_and_decide_nothing(logs: list[float]) -> None:
     plan = make.plan(alpha=1e-6)
-    verdict = judge(make.together(make.launches(plan, 2), make.exact_blocks([-3.0, 3.0])), plan)
+    verdict = judge(make.together(make.launches(plan, len(logs)), make.exact_blocks(logs)), plan)
     assert verdict.latency is not None
+    assert verdict.latency.word == "inconclusive"
     assert verdict.latency.evidence.busy.interval is None
     assert "no interval" in verdict.how_sure
 
