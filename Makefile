@@ -45,6 +45,13 @@ compare: setup ## Compare both arms on this machine; MODEL= a hub id or a folder
 	@$(BIN)/equipoise compare $(if $(MODEL),'$(MODEL)') $(SMALL) $(COMPARE); code=$$?; \
 	if [ $$code -le 2 ]; then exit 0; else exit $$code; fi
 
+POLICY ?=
+GATE ?=
+
+.PHONY: gate
+gate: setup ## Gate a release: MODEL=, POLICY= a YAML file, GATE= further options; gate.json holds the exit code of the CLI
+	@$(BIN)/equipoise gate $(if $(MODEL),'$(MODEL)') $(if $(POLICY),--policy '$(POLICY)') $(GATE)
+
 .PHONY: demo
 demo: .venv/.ready ## A decisive verdict from simulated engines, in at most a minute
 	@$(BIN)/python -m tests.fakes.demo

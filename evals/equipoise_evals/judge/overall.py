@@ -78,7 +78,7 @@ def _open_questions(
             reasons.append("accuracy was not measured" if plan.accuracy is None else "accuracy has no finished pass")
     match latency:
         case Faster() | Equivalent():
-            reasons.extend(_slower_elsewhere(latency))
+            reasons.extend(slower_elsewhere(latency))
         case LatencyInconclusive():
             reasons.append(f"latency: {latency.why}")
         case _:
@@ -86,7 +86,7 @@ def _open_questions(
     return tuple(reasons)
 
 
-def _slower_elsewhere(latency: Faster | Equivalent) -> list[str]:
+def slower_elsewhere(latency: Faster | Equivalent) -> list[str]:
     """Secondary batch sizes that are slower by more than the margin, after Holm's correction."""
     return [
         f"at batch {contrast.batch} the {contrast.metric} is slower by more than {latency.evidence.margin:.2%}"

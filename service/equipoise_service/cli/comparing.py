@@ -22,14 +22,25 @@ from equipoise_service.settings import Settings
 async def compare_and_show(body: dict[str, Any], url: str | None, as_json: bool) -> int:
     """Submit, watch, show how it ended, and return the exit code."""
     console = Console(stderr=True)
+    view = await compared(body, url, console)
+    code = _ended(view, as_json)
+    console.print(f"equipoise report {view['id']} prints all of it", highlight=False, style="dim")
+    return code
+
+
+async def compared(body: dict[str, Any], url: str | None, console: Console) -> dict[str, Any]:
+    """Submit a comparison, watch it to its end, and return it as the service shows it."""
     async with _service(url, console) as address, ApiClient(address) as client:
         comparison_id = await client.submit(body)
         console.print(f"comparison {comparison_id}", highlight=False)
         await _watch(client, comparison_id, console)
-        view = await client.comparison(comparison_id)
-    code = _ended(view, as_json)
-    console.print(f"equipoise report {comparison_id} prints all of it", highlight=False, style="dim")
-    return code
+        return await client.comparison(comparison_id)
+
+
+async def fetched(comparison_id: str, url: str | None) -> dict[str, Any]:
+    """A comparison that exists, as the service shows it."""
+    async with _service(url, Console(stderr=True)) as address, ApiClient(address) as client:
+        return await client.comparison(comparison_id)
 
 
 @contextlib.asynccontextmanager

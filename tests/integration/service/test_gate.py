@@ -1,0 +1,140 @@
+"""The gate over simulated engines: every exit code, what is left behind, and the GitHub action step by step."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.integration.service.test_cli import Command, clean_environment, command_in, variables_of
+
+ACTION = Path(__file__).parents[3] / "docs" / "ci" / "github" / "action.yml"
+SPEED = {
+    "version": 1,
+    "required": ["treatment", "latency", "other_batches"],
+    "request": {
+        "parts": ["latency"], "pairs_max": 3, "quads": 1, "steps_per_block": 16, "batch_sizes": [1, 4],
+        "primary_batch": 4,
+    },
+}  # fmt: skip
+"""A policy that gates on speed alone, small enough for a test."""
+
+
+@pytest.fixture
+def equipoise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+    return command_in(tmp_path, monkeypatch)
+
+
+def policy_in(folder: Path, **changes: Any) -> str:
+    path = folder / "policy.yaml"
+    path.write_text(yaml.safe_dump(SPEED | changes))
+    return str(path)
+
+
+def left(folder: Path) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads((folder / "out" / "gate.json").read_text())
+    assert (folder / "out" / "gate.xml").exists()
+    return document
+
+
+@pytest.mark.parametrize(("effect", "code", "decision"), [(-0.05, 0, "pass"), (0.05, 1, "block")])
+def test_a_decided_comparison_passes_or_blocks(
+    equipoise: Command, tmp_path: Path, effect: float, code: int, decision: str
+) -> None:
+    out = ("--output", str(tmp_path / "out"))
+    assert equipoise("gate", "m", "--policy", policy_in(tmp_path), *out, effect={"persistent": effect}) == code
+    document = left(tmp_path)
+    assert (document["exit_code"], document["result"]["decision"]) == (code, decision)
+    assert document["policy"]["required"] == SPEED["required"]
+    # The same comparison under another policy: nothing runs again.
+    waived = policy_in(tmp_path, waivers=[{"check": "latency", "by": "J", "reason": "wanted", "expires": "9999-12-31"}])
+    assert equipoise("gate", "--comparison", document["comparison_id"], "--policy", waived, *out) == 0
+    again = left(tmp_path)
+    assert again["comparison_id"] == document["comparison_id"]
+    assert again["policy"]["waivers"][0]["by"] == "J"
+    assert bool(again["result"]["warnings"]) == (code == 1)
+
+
+def test_one_pair_is_undecided(equipoise: Command, tmp_path: Path) -> None:
+    policy = policy_in(tmp_path, request=SPEED["request"] | {"pairs_max": 1})  # type: ignore[operator]
+    assert equipoise("gate", "m", "--policy", policy, "--output", str(tmp_path / "out")) == 2
+    assert left(tmp_path)["result"]["decision"] == "undecided"
+
+
+def test_an_engine_that_fails_is_an_error(equipoise: Command, tmp_path: Path) -> None:
+    failures = [{"kind": "crash_at_start", "role": "B"}]
+    out = ("--output", str(tmp_path / "out"))
+    assert equipoise("gate", "m", "--policy", policy_in(tmp_path), *out, failures=failures) == 3
+    document = left(tmp_path)
+    assert document["result"] is None
+    assert "arm B, stage start" in document["error"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"), [({"version": 7}, "version: Input should be 1"), ({"request": {"nonsense": 1}}, "/nonsense")]
+)
+def test_wrong_use_runs_nothing(equipoise: Command, tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+    assert equipoise("gate", "m", "--policy", policy_in(tmp_path, **changes), "-o", str(tmp_path / "out")) == 64
+    document = left(tmp_path)
+    assert (document["exit_code"], document["result"]) == (64, None)
+    assert said in document["error"]
+
+
+def test_the_github_action_step_by_step(tmp_path: Path) -> None:
+    """Each step's script as the runner would run it: inputs in its environment, outputs read from its file."""
+    action = yaml.safe_load(ACTION.read_text())
+    inputs = {
+        "model": "m",
+        "policy": policy_in(tmp_path),
+        "equipoise": f"{sys.executable} -m equipoise_service",
+    }
+    files = {name: tmp_path / name.lower() for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")}
+    environment = (
+        clean_environment()
+        | variables_of(tmp_path, effect={"persistent": 0.05})
+        | {"EQUIPOISE_ENGINE_PYTHON": sys.executable, "GITHUB_ACTIONS": "true"}
+        | {name: str(path) for name, path in files.items()}
+    )
+    codes, said = [], ""
+    for step in action["runs"]["steps"]:
+        variables = {name: filled(text, inputs) for name, text in step["env"].items()}
+        done = subprocess.run(
+            ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
+            env=environment | variables,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        codes.append(done.returncode)
+        said += done.stdout
+    assert codes == [0, 1]
+    assert files["GITHUB_OUTPUT"].read_text() == "exit-code=1\n"
+    assert "::error title=equipoise gate::Block: the candidate decodes slower" in said
+    assert files["GITHUB_STEP_SUMMARY"].read_text().startswith("## Gate: block (m)")
+    assert json.loads((tmp_path / "equipoise-gate" / "gate.json").read_text())["exit_code"] == 1
+
+
+def filled(text: str, inputs: dict[str, str]) -> str:
+    for name, value in inputs.items():
+        text = text.replace(f"${{{{ inputs.{name} }}}}", value)
+    assert "${{" not in text
+    return text
+
+
+def test_make_gate_passes_the_policy_on_and_fails_on_a_block(tmp_path: Path) -> None:
+    printed = subprocess.run(
+        ["make", "-n", "gate", "MODEL=owner/name", "POLICY=p.yaml"],
+        cwd=ACTION.parents[3],
+        env=os.environ,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert "equipoise gate 'owner/name' --policy 'p.yaml'" in printed
