@@ -42,7 +42,7 @@ class Gate:
                 if comparison_id is None
                 else fetched(comparison_id, self.url)
             )
-        except (CommandError, EquipoiseError) as refused:
+        except (CommandError, EquipoiseError, PolicyError) as refused:
             return self._leave(self._without_verdict(_code_of(refused), policy, str(refused)))
         if view["verdict"] is None:
             return self._leave(self._without_verdict(ExitCode.ERROR, policy, error_text(view), view))
@@ -94,7 +94,7 @@ class Gate:
         return document.exit_code
 
 
-def _code_of(refused: CommandError | EquipoiseError) -> ExitCode:
+def _code_of(refused: CommandError | EquipoiseError | PolicyError) -> ExitCode:
     if isinstance(refused, PolicyError):
         return ExitCode.USAGE
     return refused.code if isinstance(refused, CommandError) else ExitCode.ERROR

@@ -8,7 +8,6 @@ import yaml
 from pydantic import Field, StringConstraints, ValidationError, model_validator
 
 from equipoise_evals.model import Frozen
-from equipoise_service.errors import EquipoiseError
 
 CheckName = Literal["treatment", "accuracy", "outputs", "latency", "other_batches"]
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
@@ -17,12 +16,8 @@ LATENCY_WORDS = Literal["faster", "equivalent"]
 ACCURACY_WORDS = Literal["identical", "improved", "non_inferior"]
 
 
-class PolicyError(EquipoiseError):
+class PolicyError(ValueError):
     """A policy file that cannot be used; nothing was run."""
-
-    title = "Unusable policy"
-    status = 422
-    type = "policy"
 
 
 class Accepted(Frozen):
