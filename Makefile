@@ -84,7 +84,7 @@ test-backends: setup ## The plugin's own tests, inside the engine environment
 	PYTHONPATH=backends "$$engine" -m pytest -q -c tests/backends/pytest.ini tests/backends --ignore=tests/backends/test_trtllm.py; }
 
 .PHONY: calibrate
-calibrate: .venv/.ready ## How often the judge errs in simulated worlds: the full grid into docs/calibration.md (a quarter of an hour)
+calibrate: .venv/.ready ## How often the judge errs in simulated worlds: the full grid into docs/calibration.md (a quarter of an hour and more)
 	@$(BIN)/equipoise calibrate --output docs/calibration.md
 
 .PHONY: bench-grade

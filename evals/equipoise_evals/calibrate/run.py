@@ -56,7 +56,7 @@ class CellResult(Frozen):
         holds: Whether the limit stands: an error rate's lower bound is not above it, a power's upper bound not below;
             None for a row that only reports.
         coverage_holds: Whether intervals cover as often as they claim: at the look's level at least 95 %; at a fixed
-            95 % between 94 and 96 % where launches are normal and steps have one level, else at least 93.5 %.
+            95 % between 94 and 96 % where launch pairs differ normally, else at least 93.5 %.
     """
 
     cell: LatencyCell | AccuracyCell
@@ -107,8 +107,14 @@ def _covers_enough(cell: Cell, counted: Counted) -> bool:
 
 
 def is_normal(cell: Cell) -> bool:
-    """Whether launch pairs of this cell differ normally, so that a t interval covers as it says."""
-    return isinstance(cell, LatencyCell) and cell.world.launch_shape == "normal" and not cell.world.level_gap
+    """Whether launch pairs of this cell differ normally, so that a t interval covers as it says.
+
+    A drift leaves its square in a quad with a sign that alternates, and spikes are rare and large: neither is normal.
+    """
+    if not isinstance(cell, LatencyCell):
+        return False
+    world = cell.world
+    return world.launch_shape == "normal" and not (world.level_gap or world.drift or world.spike_share)
 
 
 def clopper_pearson(hits: int, runs: int) -> tuple[float, float]:

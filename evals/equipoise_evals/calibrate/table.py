@@ -67,7 +67,7 @@ def _row(result: CellResult) -> tuple[str, ...]:
         "" if cell.limit is None else f"{'>=' if cell.question == 'power' else '<='} {cell.limit:.1%}",
         {True: "yes", False: "**no**", None: ""}[result.holds],
         (f"{counted.covered / counted.with_interval:.1%}" if counted.with_interval else "")
-        + ("" if result.coverage_holds else " **too little**"),
+        + ("" if result.coverage_holds else " **not as claimed**"),
         ", ".join(f"{word} {count / counted.runs:.1%}" for word, count in sorted(counted.words.items())),
         extra,
         f"{counted.units / counted.runs:.2f}",
