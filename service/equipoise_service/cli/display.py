@@ -9,13 +9,14 @@ from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from equipoise_evals.model import AccuracyVerdict, LatencyVerdict, Metric, Plan, TreatmentEvidence, Verdict
+from equipoise_evals.model import AccuracyVerdict, Interval, LatencyVerdict, Metric, Plan, TreatmentEvidence, Verdict
 from equipoise_service.cli.client import Happened
-from equipoise_service.report.markdown import interval_text, title
+from equipoise_service.report.markdown import title
 from equipoise_service.report.tables import contrasts, treatment_counts
 
 CLOCKS: dict[Metric, str] = {"busy": "busy", "period": "period", "client_tpot": "client"}
 COLOURS = {"ship": "green", "neutral": "green", "block": "red", "invalid": "red"}
+MILLISECONDS_FROM_US = 10_000.0
 
 
 class LiveProgress:
@@ -88,17 +89,24 @@ def _table(heading: str, *columns: str) -> Table:
 def _latency(latency: LatencyVerdict) -> Table:
     evidence = latency.evidence
     heading = f"\nlatency: {latency.word} (margin ±{evidence.margin:.2%}, {evidence.look} launch pairs)"
-    table = _table(heading, "batch", "clock", "decides", "effect", "interval (level)", "step time, us")
+    # One level and one unit for the whole table: an engine on a CPU takes hundreds of milliseconds a step.
+    level = f" ({100 * evidence.busy.interval.level:.4g} %)" if evidence.busy.interval else ""
+    unit, scale = ("ms", 1_000.0) if evidence.busy.baseline_us >= MILLISECONDS_FROM_US else ("us", 1.0)
+    table = _table(heading, "batch", "clock", "decides", "effect", f"interval{level}", f"step time, {unit}")
     for part, contrast in contrasts(evidence):
         table.add_row(
             str(contrast.batch),
             CLOCKS[contrast.metric],
             part,
             f"{100 * contrast.effect:+.2f} %",
-            interval_text(contrast.interval),
-            f"{contrast.baseline_us:.0f} → {contrast.candidate_us:.0f}",
+            _limits(contrast.interval),
+            f"{contrast.baseline_us / scale:.0f} → {contrast.candidate_us / scale:.0f}",
         )
     return table
+
+
+def _limits(interval: Interval | None) -> str:
+    return "none yet" if interval is None else f"{100 * interval.low:+.2f} to {100 * interval.high:+.2f} %"
 
 
 def _accuracy(accuracy: AccuracyVerdict) -> Table:

@@ -43,13 +43,15 @@ def test_a_terminal_shows_a_bar_and_is_left_clean() -> None:
 
 
 @pytest.mark.parametrize("halves", [("latency", "accuracy"), ("latency",), ("accuracy",), ()])
-def test_every_half_that_was_measured_fits_80_columns(halves: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("launch_sd", [0.001, 0.4])
+def test_every_half_that_was_measured_fits_80_columns(halves: tuple[str, ...], launch_sd: float) -> None:
     plan = make.plan() if "accuracy" in halves else make.plan(accuracy=None)
     parts: list[Iterable[Record]] = [[make.questions()], make.launches(plan, 3), make.treatment()]
     if "accuracy" in halves:
         parts.append(make.equal_passes())
     if "latency" in halves:
-        parts.append(make.blocks(plan, 3, np.random.default_rng(3), effect=-0.02, base_us=987_654.0))
+        rng = np.random.default_rng(3)
+        parts.append(make.blocks(plan, 3, rng, effect=-0.02, launch_sd=launch_sd, base_us=987_654.0))
     out = io.StringIO()
     show_verdict(Console(file=out, width=80), judge(make.together(*parts), plan), plan)
     text = out.getvalue()
