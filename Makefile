@@ -73,7 +73,8 @@ check: .venv/.ready ## Format, lint, types, import contracts, schemas
 test: setup check ## Set everything up and run every test that this machine can run
 	@$(BIN)/python -m pytest -n 2 tests/unit tests/property tests/contract \
 		--cov=equipoise_evals --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
-	@$(BIN)/python -m pytest tests/guarantee tests/integration
+	@$(BIN)/python -m pytest -n 2 --dist loadfile tests/guarantee tests/integration -m "not engine"
+	@$(BIN)/python -m pytest tests/integration -m engine
 	@$(MAKE) --no-print-directory test-backends
 
 .PHONY: test-backends
