@@ -8,6 +8,7 @@ from equipoise_evals.gsm8k.prompt import Prompt
 from equipoise_evals.judge import judge
 from equipoise_evals.judge.treatment import judge_treatment
 from equipoise_evals.model import (
+    ROLE_NAMES,
     ROLES,
     AccuracyInconclusive,
     AskedQuestion,
@@ -102,7 +103,7 @@ async def treatment_is_live(engines: Engines, plan: Plan, pair: int, world: Worl
     if pair == 1:
         batch = plan.latency.primary_batch if plan.latency else 1
         for done, role in enumerate(ROLES):
-            world.progress("treatment", done, len(ROLES), f"tracing arm {role}")
+            world.progress("treatment", done, len(ROLES), f"tracing the {ROLE_NAMES[role]}")
             world.recorder.append(await engines[role].count_kernels(batch, TRACED_STEPS))
     evidence = judge_treatment(world.recorder.records().of(TreatmentRecord))
     return plan.declared_aa or (evidence is not None and evidence.active)
@@ -124,7 +125,7 @@ async def measure_latency(engines: Engines, plan: Plan, pair: int, world: World)
         return
     blocks = list(planned_blocks(plan.latency, pair))
     for block in blocks:
-        world.progress("decode", block.sequence - 1, len(blocks), f"arm {block.role}, batch {block.batch}")
+        world.progress("decode", block.sequence - 1, len(blocks), f"{ROLE_NAMES[block.role]}, batch {block.batch}")
         seed = plan.seed + 1_000 * pair + block.quad
         decoded = await engines[block.role].decode(
             block.batch, plan.latency.prompt_tokens, plan.latency.steps_per_block, seed=seed

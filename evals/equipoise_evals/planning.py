@@ -6,12 +6,14 @@ well. How often the whole procedure errs and stops is in the calibration, not he
 
 import math
 
-import numpy as np
 from scipy.special import ndtr, ndtri
-from scipy.stats import chi2, nct
 
 from equipoise_evals.model import Frozen, looks_up_to
 from equipoise_evals.stats.looks import look_level
+from equipoise_evals.stats.power import chance_below, chance_between, fewest_pairs
+
+PAIRS_WITHIN_REACH = 100
+"""Beyond this many launch pairs nobody waits."""
 
 
 class Costs(Frozen):
@@ -71,24 +73,23 @@ def plan_looks(aim: Aim, costs: Costs) -> list[LookChance]:
     ]
 
 
+def pairs_that_decide(aim: Aim, chance: float) -> int | None:
+    """Fewest launch pairs that decide latency with this chance as the last look of their plan; None beyond reach."""
+    of_look = chance_of_difference if aim.effect else chance_of_equivalence
+    return fewest_pairs(lambda pairs: of_look(aim, pairs, looks_up_to(pairs)), chance, least=3, most=PAIRS_WITHIN_REACH)
+
+
 def chance_of_difference(aim: Aim, pairs: int, looks: tuple[int, ...]) -> float:
-    """Power of the look's t test of no effect, on the side of the effect (noncentral t)."""
-    critical = look_level(pairs, looks, aim.alpha / 2).critical
-    shift = abs(math.log1p(aim.effect)) / (aim.launch_sd / math.sqrt(pairs))
-    return float(nct.sf(critical, pairs - 1, shift))
+    """Chance that the look's interval excludes no effect, on the side of the effect."""
+    level = look_level(pairs, looks, aim.alpha / 2).level
+    return chance_below(0.0, -abs(math.log1p(aim.effect)), aim.launch_sd, pairs, level)
 
 
 def chance_of_equivalence(aim: Aim, pairs: int, looks: tuple[int, ...]) -> float:
-    """Chance that the look's equivalence interval lies inside the margin when the effect is 0.
-
-    Integrated over the distribution of the sample SD; given it, the mean must lie within what the margin leaves.
-    """
-    critical = look_level(pairs, looks, aim.alpha).critical
-    se, margin = aim.launch_sd / math.sqrt(pairs), math.log1p(aim.margin_latency)
-    shares = (np.arange(2_000) + 0.5) / 2_000
-    sample_se = se * np.sqrt(chi2.ppf(shares, pairs - 1) / (pairs - 1))
-    room = np.maximum(margin - critical * sample_se, 0.0)
-    return float(np.mean(2 * ndtr(room / se) - 1))
+    """Chance that the look's equivalence interval lies inside the margin when the effect is 0."""
+    level = look_level(pairs, looks, aim.alpha).level
+    margins = (math.log1p(-aim.margin_latency), math.log1p(aim.margin_latency))
+    return chance_between(margins, 0.0, aim.launch_sd, pairs, level)
 
 
 def chance_of_non_inferiority(aim: Aim, passes: int) -> float:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from equipoise_evals.gsm8k.grade import grade
 from equipoise_evals.gsm8k.prompt import Prompt
-from equipoise_evals.model import AccuracyPlan, Answer, Answered, Failed, PassRecord, Role, SamplingPlan
+from equipoise_evals.model import ROLE_NAMES, AccuracyPlan, Answer, Answered, Failed, PassRecord, Role, SamplingPlan
 from equipoise_evals.ports import Engine, EngineFault, MonotonicClock, Progress, RequestFailed
 
 STAGE = "gsm8k"
@@ -123,7 +123,9 @@ class _Ledger:
     def report(self) -> None:
         """Say how far the pass is: right of answered, failed requests beside them."""
         answered = len(self.answers) - self._failed
-        detail = f"arm {self._role}, {self._right} right of {answered}"
+        detail = ROLE_NAMES[self._role]
+        if answered:
+            detail += f", {self._right} right of {answered}"
         if self._failed:
             detail += f", {self._failed} failed"
         self._progress(STAGE, len(self.answers), len(self.prompts), detail)

@@ -1,7 +1,7 @@
 """From blocks to one log-ratio per launch pair, metric and batch size."""
 
 from collections.abc import Iterable, Sequence
-from statistics import fmean
+from statistics import fmean, geometric_mean
 
 import numpy as np
 
@@ -14,7 +14,10 @@ METRICS: tuple[Metric, ...] = ("busy", "period", "client_tpot")
 
 
 class PairContrast(Frozen):
-    """One metric at one batch size in one launch pair: natural log of candidate over baseline, and both levels."""
+    """One metric at one batch size in one launch pair: natural log of candidate over baseline, and both times.
+
+    The times are geometric means of block means, so that their ratio is the contrast.
+    """
 
     pair: int
     log_ratio: float
@@ -78,8 +81,8 @@ def _pair_contrast(pair: int, quads: Sequence[list[TimedBlock]], metric: Metric)
         pair=pair,
         log_ratio=fmean(abba_contrast(quad) for quad in means),
         median_log_ratio=fmean(abba_contrast(quad) for quad in medians),
-        baseline_us=fmean(us for quad in means for role, us in quad if role == "A"),
-        candidate_us=fmean(us for quad in means for role, us in quad if role == "B"),
+        baseline_us=geometric_mean([us for quad in means for role, us in quad if role == "A"]),
+        candidate_us=geometric_mean([us for quad in means for role, us in quad if role == "B"]),
     )
 
 

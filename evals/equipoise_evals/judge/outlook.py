@@ -1,59 +1,49 @@
 """How much more evidence would decide, if the estimates and the spread between launches stayed as they are."""
 
-from functools import lru_cache
-from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
-from scipy.special import stdtrit
+import math
 
 from equipoise_evals.judge.levels import LookLevels
 from equipoise_evals.model import LatencyContrast, LatencyEvidence
+from equipoise_evals.stats.power import chance_below, chance_between, fewest_pairs
 
 PAIRS_WITHIN_REACH = 200
 """Beyond this many launch pairs nobody waits; the answer is then None."""
-
-Floats = NDArray[np.float64]
-
-
-class _Limits(NamedTuple):
-    """Limits of one contrast at each number of pairs."""
-
-    effect: float
-    low: Floats
-    high: Floats
-    inside_low: Floats
-    inside_high: Floats
+LIKELY = 0.8
+"""The chance from which a number of pairs is said to decide: the power that plans are made for."""
 
 
 def pairs_needed(evidence: LatencyEvidence, levels: LookLevels) -> int | None:
-    """Fewest launch pairs at which a word would hold; None if no number within reach does."""
-    pairs = np.arange(evidence.look + 1, PAIRS_WITHIN_REACH + 1)
-    busy, period = (_limits(contrast, pairs, levels) for contrast in (evidence.busy, evidence.period))
-    m = evidence.margin
-    slower = (busy.low > m) | (period.low > m)
-    faster = (busy.high < 0) & (period.high < m) & (period.effect < 0)
-    equivalent = (np.minimum(busy.inside_low, period.inside_low) > -m) & (
-        np.maximum(busy.inside_high, period.inside_high) < m
+    """Fewest launch pairs that decide with a chance of 80 % in one look at these levels; None if none in reach do."""
+    return fewest_pairs(
+        lambda pairs: chance_of_a_word(evidence, pairs, levels),
+        LIKELY,
+        least=max(2, evidence.look + 1),
+        most=PAIRS_WITHIN_REACH,
     )
-    deciding = np.flatnonzero(slower | faster | equivalent)
-    return int(pairs[deciding[0]]) if len(deciding) else None
 
 
-def _limits(contrast: LatencyContrast, pairs: NDArray[np.int64], levels: LookLevels) -> _Limits:
-    centre, se = np.log1p(contrast.effect), (contrast.launch_sd or 0.0) / np.sqrt(pairs)
-    half, inside = (_quantiles(level)[pairs - 2] * se for level in (levels.difference, levels.equivalence))
-    with np.errstate(over="ignore"):  # a limit beyond any float is infinite, and decides nothing
-        return _Limits(
-            effect=contrast.effect,
-            low=np.expm1(centre - half),
-            high=np.expm1(centre + half),
-            inside_low=np.expm1(centre - inside),
-            inside_high=np.expm1(centre + inside),
-        )
+def chance_of_a_word(evidence: LatencyEvidence, pairs: int, levels: LookLevels) -> float:
+    """Chance that ``slower``, ``faster`` or ``equivalent`` holds at so many pairs, whichever is the likeliest.
+
+    Where a word asks something of both clocks, it is as likely as what it asks of the one that is less sure: the two
+    clocks of a step go together.
+    """
+    busy, period, m = evidence.busy, evidence.period, math.log1p(evidence.margin)
+    level, inside = levels.difference, levels.equivalence
+    slower = max(_below(-m, -_log(clock), clock, pairs, level) for clock in (busy, period))
+    faster = 0.0
+    if period.effect < 0:
+        faster = min(_below(0.0, _log(busy), busy, pairs, level), _below(m, _log(period), period, pairs, level))
+    margins = (math.log1p(-evidence.margin), m)
+    equivalent = min(
+        chance_between(margins, _log(clock), clock.launch_sd or 0.0, pairs, inside) for clock in (busy, period)
+    )
+    return max(slower, faster, equivalent)
 
 
-@lru_cache(maxsize=64)
-def _quantiles(level: float) -> Floats:
-    """Two-sided t quantiles of a level for 2, 3, ... pairs."""
-    return np.asarray(stdtrit(np.arange(1, PAIRS_WITHIN_REACH), (1 + level) / 2), dtype=np.float64)
+def _below(bound: float, mean: float, clock: LatencyContrast, pairs: int, level: float) -> float:
+    return chance_below(bound, mean, clock.launch_sd or 0.0, pairs, level)
+
+
+def _log(clock: LatencyContrast) -> float:
+    return math.log1p(clock.effect)

@@ -12,6 +12,7 @@ from equipoise_evals.model import (
     Improved,
     Inconclusive,
     Invalid,
+    LatencyEvidence,
     LatencyInconclusive,
     LatencyVerdict,
     Neutral,
@@ -78,7 +79,7 @@ def _open_questions(
             reasons.append("accuracy was not measured" if plan.accuracy is None else "accuracy has no finished pass")
     match latency:
         case Faster() | Equivalent():
-            reasons.extend(slower_elsewhere(latency))
+            reasons.extend(slower_elsewhere(latency.evidence))
         case LatencyInconclusive():
             reasons.append(f"latency: {latency.why}")
         case _:
@@ -86,11 +87,11 @@ def _open_questions(
     return tuple(reasons)
 
 
-def slower_elsewhere(latency: Faster | Equivalent) -> list[str]:
+def slower_elsewhere(evidence: LatencyEvidence) -> list[str]:
     """Secondary batch sizes that are slower by more than the margin, after Holm's correction."""
     return [
-        f"at batch {contrast.batch} the {contrast.metric} is slower by more than {latency.evidence.margin:.2%}"
-        for contrast in latency.evidence.secondary
+        f"at batch {contrast.batch} the {contrast.metric} is slower by more than {evidence.margin:.2%}"
+        for contrast in evidence.secondary
         if contrast.holm_p is not None
         and contrast.interval is not None
         and contrast.holm_p < (1 - contrast.interval.level) / 2

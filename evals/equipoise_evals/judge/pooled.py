@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from statistics import fmean
+from statistics import fmean, geometric_mean
 
 from equipoise_evals.judge.contrasts import PairContrast
 from equipoise_evals.judge.levels import LookLevels
@@ -32,8 +32,8 @@ def pooled(
         equivalence=_interval(_fit(logs, levels.equivalence, history)) if several else None,
         launch_sd=difference.sd if several else None,
         per_pair=tuple(math.expm1(log) for log in logs),
-        baseline_us=fmean(pair.baseline_us for pair in pairs),
-        candidate_us=fmean(pair.candidate_us for pair in pairs),
+        baseline_us=geometric_mean([pair.baseline_us for pair in pairs]),
+        candidate_us=geometric_mean([pair.candidate_us for pair in pairs]),
         median_effect=math.expm1(fmean(pair.median_log_ratio for pair in pairs)),
         detectable=_detectable(difference.sd, len(logs), levels.difference) if several else None,
         borrowed=isinstance(difference, ModeratedInterval) and difference.borrowed,

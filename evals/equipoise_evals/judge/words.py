@@ -135,21 +135,25 @@ def _how_sure(overall: Overall, latency: LatencyVerdict | None, accuracy: Accura
         return "No statement about speed or accuracy is made."
     parts = []
     if latency is not None:
-        parts.append(_how_sure_of_latency(latency.evidence.busy))
+        parts.append(how_sure_of_latency(latency.evidence.busy))
     if accuracy is not None:
-        parts.append(_how_sure_of_accuracy(accuracy))
+        parts.append(how_sure_of_accuracy(accuracy))
     return _sentence(parts) if parts else "Nothing was measured."
 
 
-def _how_sure_of_latency(busy: LatencyContrast) -> str:
+def how_sure_of_latency(busy: LatencyContrast) -> str:
+    """One clause: the interval of busy time and the launch pairs it rests on."""
     pairs = f"{busy.pairs} launch pair{'s' * (busy.pairs != 1)}"
+    if busy.pairs == 2:
+        pairs += ", which bound little"
     if busy.interval is None:
         return f"busy time has no interval yet ({pairs})"
     low, high = _percent(busy.interval.low), _percent(busy.interval.high)
     return f"with {busy.interval.level:.1%} confidence busy time changes by {low} to {high} ({pairs})"
 
 
-def _how_sure_of_accuracy(accuracy: AccuracyVerdict) -> str:
+def how_sure_of_accuracy(accuracy: AccuracyVerdict) -> str:
+    """One clause: the interval of the difference, or that the word rests on identical answers."""
     evidence = accuracy.evidence
     limits = f"{evidence.interval_pp.low:+.2f} to {evidence.interval_pp.high:+.2f} pp"
     if isinstance(accuracy, Identical):
@@ -188,18 +192,28 @@ def _what_to_do(overall: Overall, latency: LatencyVerdict | None, accuracy: Accu
 def _how_to_decide(overall: Inconclusive, latency: LatencyVerdict | None, accuracy: AccuracyVerdict | None) -> str:
     steps = []
     if isinstance(latency, LatencyInconclusive):
-        steps.append(
-            f"about {latency.pairs_needed} launch pairs would decide the speed, if the estimate stays"
-            if latency.pairs_needed
-            else "no number of launch pairs within reach decides the speed at this noise"
-        )
+        steps.append(_pairs_to_come(latency))
     if isinstance(accuracy, AccuracyInconclusive):
         steps.append(
-            f"about {accuracy.passes_needed} passes would decide the accuracy, if the discordance stays"
+            f"at least {accuracy.passes_needed} passes would decide the accuracy, if the discordance stays"
             if accuracy.passes_needed
             else "more questions are needed to decide the accuracy"
         )
     return _sentence(steps or overall.reasons)
+
+
+def _pairs_to_come(latency: LatencyInconclusive) -> str:
+    if latency.pairs_needed is None:
+        return (
+            "launches differ too much for any number of pairs within reach: measure on a quieter machine or in longer "
+            "blocks, or state a wider margin"
+        )
+    if latency.evidence.busy.launch_sd is None:
+        return f"at least {latency.pairs_needed} launch pairs are needed to decide the speed"
+    return (
+        f"about {latency.pairs_needed} launch pairs (pairs_max) would probably decide the speed, if estimate and "
+        "spread between launches stay as they are"
+    )
 
 
 def _percent(effect: float) -> str:

@@ -1,6 +1,6 @@
 """The words of a comparison as types: arms, plan, records, verdict. Pure values; nothing here acts."""
 
-from equipoise_evals.model.arms import ROLES, ArmPair, ArmSpec, Role, ScratchPolicy
+from equipoise_evals.model.arms import ROLE_NAMES, ROLES, ArmPair, ArmSpec, Role, ScratchPolicy
 from equipoise_evals.model.base import Frozen
 from equipoise_evals.model.plan import (
     LOOKS,
@@ -69,6 +69,7 @@ from equipoise_evals.model.verdict import (
 __all__ = [
     "LOOKS",
     "ROLES",
+    "ROLE_NAMES",
     "AccuracyEvidence",
     "AccuracyInconclusive",
     "AccuracyPlan",

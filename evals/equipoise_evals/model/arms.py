@@ -10,6 +10,7 @@ Role = Literal["A", "B"]
 """A is the baseline, B the candidate; the letters are those of ABBA."""
 
 ROLES: tuple[Role, Role] = ("A", "B")
+ROLE_NAMES: dict[Role, str] = {"A": "baseline", "B": "candidate"}
 
 ScratchPolicy = Literal["baseline", "persistent", "upstream"]
 """Who owns the attention backend's scratch: each call, the backend instance, or SGLang as installed."""

@@ -37,10 +37,10 @@ class LatencyContrast(Frozen):
         equivalence: Interval compared with (-m, +m): one-sided level on each side; None below two pairs.
         launch_sd: Standard deviation of the log-ratio between launch pairs; None below two pairs.
         per_pair: Effect of each launch pair, in order.
-        baseline_us: Mean over pairs of the baseline's block means.
+        baseline_us: Geometric mean of the baseline's block means; the effect is the ratio of the two times.
         candidate_us: The same for the candidate.
         median_effect: The same contrast on block medians, shown beside the mean.
-        holm_p: Holm-adjusted p for zero effect, for secondary contrasts only.
+        holm_p: Holm-adjusted p of "not slower by more than the margin", for secondary contrasts only.
         detectable: Smallest true effect that this many pairs would call non-zero in 80 % of runs; None below two.
         borrowed: Whether the interval rests on the machine's A/A history beside these pairs.
     """
@@ -160,7 +160,7 @@ class Equivalent(Frozen):
 
 
 class LatencyInconclusive(Frozen):
-    """The evidence decides nothing yet; ``pairs_needed`` would, None where no number of pairs within reach does."""
+    """The evidence decides nothing yet; ``pairs_needed`` would in 80 % of runs, None where none in reach do."""
 
     word: Literal["inconclusive"] = "inconclusive"
     why: str

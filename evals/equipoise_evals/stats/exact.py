@@ -15,13 +15,10 @@ from scipy import special
 
 from equipoise_evals.stats.checks import Floats, count, mean_sd, open_unit, sample
 from equipoise_evals.stats.latency import t_half_width
+from equipoise_evals.stats.power import FAR_T
 
 MOST_FLIPS = 40
 """Non-zero differences that are enumerated (two halves of 2^20 sums); above, the clustered interval serves."""
-
-
-_FAR_T = 100.0
-"""Critical values beyond which a noncentral t is its noncentrality over chi to 1e-4, and SciPy takes minutes."""
 
 
 class SignFlip(NamedTuple):
@@ -150,7 +147,7 @@ def detectable_log_ratio(sd: float, pairs: int, confidence: float = 0.95, power:
         msg = f"a detectable effect needs a launch SD and at least 2 pairs, not {sd!r} and {n}"
         raise ValueError(msg)
     critical = -float(special.stdtrit(n - 1, tail))
-    if critical > _FAR_T:
+    if critical > FAR_T:
         noncentrality = critical * math.sqrt(float(special.chdtri(n - 1, 1.0 - power)) / (n - 1))
     else:
         noncentrality = float(special.nctdtrinc(n - 1, 1.0 - power, critical))

@@ -141,7 +141,7 @@ async def test_the_engine_is_kept_full() -> None:
 
     engine, heard = Stuck(), Heard()
     task = asyncio.create_task(run_pass(engine, plan(3), PROMPTS, pair=1, clock=Clock(), progress=heard))
-    while heard.told[-1:] != [("gsm8k", 6, 8, "arm B, 6 right of 6")]:
+    while heard.told[-1:] != [("gsm8k", 6, 8, "candidate, 6 right of 6")]:
         await asyncio.sleep(0)
     assert engine.asked == list(IDS)
     release.set()
@@ -152,9 +152,9 @@ async def test_progress_counts_right_of_answered() -> None:
     engine = ScriptedEngine(lambda number: f"#### {number if number % 2 else number + 1}")
     heard = Heard()
     await run_pass(engine, plan(1), PROMPTS, pair=1, clock=Clock(), progress=heard)
-    assert heard.told[0] == ("gsm8k", 0, 8, "arm B, 0 right of 0")
+    assert heard.told[0] == ("gsm8k", 0, 8, "candidate")
     assert [done for _, done, _, _ in heard.told] == list(range(9))
-    assert heard.told[-1] == ("gsm8k", 8, 8, "arm B, 4 right of 8")
+    assert heard.told[-1] == ("gsm8k", 8, 8, "candidate, 4 right of 8")
 
 
 async def test_failed_requests_are_their_own_state() -> None:
@@ -166,7 +166,7 @@ async def test_failed_requests_are_their_own_state() -> None:
         Failed(question_id=2, error="HTTP 500 for 2"),
     ]
     assert [answer.question_id for answer in record.answers] == list(IDS)
-    assert heard.told[-1] == ("gsm8k", 8, 8, "arm B, 6 right of 6, 2 failed")
+    assert heard.told[-1] == ("gsm8k", 8, 8, "candidate, 6 right of 6, 2 failed")
 
 
 async def test_each_answer_is_handed_on_as_it_comes() -> None:
@@ -276,7 +276,7 @@ async def test_everything_done_asks_nothing() -> None:
     again = await run_pass(engine, plan(), PROMPTS, pair=1, clock=Clock(), progress=heard, done=done)
     assert engine.asked == []
     assert again.answers == first.answers
-    assert heard.told == [("gsm8k", 8, 8, "arm B, 7 right of 7, 1 failed")]
+    assert heard.told == [("gsm8k", 8, 8, "candidate, 7 right of 7, 1 failed")]
 
 
 async def test_no_questions() -> None:

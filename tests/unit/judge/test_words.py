@@ -81,7 +81,8 @@ def test_inconclusive_says_what_would_decide() -> None:
     verdict = card(0.003, spread=20.0)
     assert verdict.overall.word == "inconclusive"
     assert "is not decided" in verdict.headline
-    assert "launch pairs would decide the speed" in verdict.what_to_do
+    # 80 % chance at an effect of +0.3 % with a spread of 0.2 %; 11 by the chances of stats.power, which tests simulate.
+    assert verdict.what_to_do.startswith("About 11 launch pairs (pairs_max) would probably decide the speed")
 
 
 def test_treatment_inactive_says_nothing_about_speed_or_accuracy() -> None:
