@@ -5,16 +5,21 @@ from datetime import date
 from typing import Literal
 
 from equipoise_evals.judge.overall import slower_elsewhere
+from equipoise_evals.judge.words import (
+    accuracy_sentence,
+    how_sure_of_accuracy,
+    how_sure_of_latency,
+    latency_sentence,
+)
 from equipoise_evals.model import (
     AccuracyInconclusive,
     AccuracyVerdict,
     Block,
-    Equivalent,
-    Faster,
     Frozen,
     Invalid,
     LatencyInconclusive,
     LatencyVerdict,
+    TreatmentEvidence,
     TreatmentInactive,
     Verdict,
 )
@@ -93,13 +98,7 @@ def _checks(verdict: Verdict, policy: Policy) -> Iterator[Check]:
         for name in (*policy.required, *policy.advisory):
             yield check(name, "undecided", verdict.overall.word, verdict.headline)
         return
-    live = verdict.treatment is not None
-    yield check(
-        "treatment",
-        "pass" if live else "undecided",
-        "",
-        "shown in a profiler trace" if live else "whether the treatment was live has not been shown",
-    )
+    yield check("treatment", *_treatment(verdict.treatment))
     yield check("accuracy", *_accuracy(verdict.accuracy, policy))
     shifted = isinstance(verdict.overall, Block) and "output_shift" in verdict.overall.causes
     yield check(
@@ -115,8 +114,7 @@ def _checks(verdict: Verdict, policy: Policy) -> Iterator[Check]:
 def _accuracy(accuracy: AccuracyVerdict | None, policy: Policy) -> tuple[State, str, str]:
     if accuracy is None:
         return "undecided", "", "accuracy was not measured"
-    interval = accuracy.evidence.interval_pp
-    detail = f"{interval.low:+.2f} to {interval.high:+.2f} pp ({interval.level:.1%})"
+    detail = f"{accuracy_sentence(accuracy)}; {how_sure_of_accuracy(accuracy)}"
     if isinstance(accuracy, AccuracyInconclusive):
         return "undecided", accuracy.word, detail
     return "pass" if accuracy.word in policy.accept.accuracy else "fail", accuracy.word, detail
@@ -125,22 +123,28 @@ def _accuracy(accuracy: AccuracyVerdict | None, policy: Policy) -> tuple[State, 
 def _latency(latency: LatencyVerdict | None, policy: Policy) -> tuple[State, str, str]:
     if latency is None:
         return "undecided", "", "latency was not measured"
-    interval = latency.evidence.busy.interval
-    detail = (
-        f"busy time {100 * interval.low:+.2f} to {100 * interval.high:+.2f} % ({interval.level:.1%})"
-        if interval
-        else "no interval yet"
-    )
+    detail = f"{latency_sentence(latency)}; {how_sure_of_latency(latency.evidence.busy)}"
     if isinstance(latency, LatencyInconclusive):
         return "undecided", latency.word, detail
     return "pass" if latency.word in policy.accept.latency else "fail", latency.word, detail
 
 
 def _other_batches(latency: LatencyVerdict | None) -> tuple[State, str, str]:
-    if not isinstance(latency, Faster | Equivalent):
-        return "pass", "", "nothing to add to the primary batch size"
-    slower = slower_elsewhere(latency)
-    return ("undecided", "slower", "; ".join(slower)) if slower else ("pass", "", "none is slower by the margin")
+    if latency is None:
+        return "undecided", "", "latency was not measured"
+    if slower := slower_elsewhere(latency.evidence):
+        return "undecided", "slower", "; ".join(slower)
+    others = sorted({contrast.batch for contrast in latency.evidence.secondary})
+    if not others:
+        return "pass", "", "no other batch size was timed"
+    batches = ", ".join(map(str, others))
+    return "pass", "", f"not shown to be slower by more than {latency.evidence.margin:.2%} at batch {batches}"
+
+
+def _treatment(treatment: TreatmentEvidence | None) -> tuple[State, str, str]:
+    if treatment is None:
+        return "undecided", "", "whether the treatment was live has not been shown"
+    return "pass", "", "the arms ran different code" if treatment.active else "the arms ran the same, as was declared"
 
 
 def _waived(check: Check, policy: Policy, today: date) -> Check:

@@ -53,7 +53,8 @@ def test_a_decided_comparison_passes_or_blocks(
     assert (document["exit_code"], document["result"]["decision"]) == (code, decision)
     assert document["policy"]["required"] == SPEED["required"]
     # The same comparison under another policy: nothing runs again.
-    waived = policy_in(tmp_path, waivers=[{"check": "latency", "by": "J", "reason": "wanted", "expires": "9999-12-31"}])
+    for_good = {"by": "J", "reason": "wanted", "expires": "9999-12-31"}
+    waived = policy_in(tmp_path, waivers=[{"check": check, **for_good} for check in ("latency", "other_batches")])
     assert equipoise("gate", "--comparison", document["comparison_id"], "--policy", waived, *out) == 0
     again = left(tmp_path)
     assert again["comparison_id"] == document["comparison_id"]

@@ -108,9 +108,13 @@ def test_nothing_lets_a_run_pass_that_cannot_be_judged(name: str) -> None:
 
 def test_a_waiver_lets_a_failed_check_pass_until_its_last_day() -> None:
     slower = WORLDS["slower"][0]
-    waived = decide(slower, policy(waivers=[waiver("latency", "2026-11-30")]), TODAY)
+    both = [waiver("latency", "2026-11-30"), waiver("other_batches", "2026-11-30")]
+    waived = decide(slower, policy(waivers=both), TODAY)
     assert waived.decision == "pass"
-    assert waived.warnings == ("latency (slower) is waived by Jane Doe until 2026-11-30: RFC 12",)
+    assert waived.warnings == (
+        "latency (slower) is waived by Jane Doe until 2026-11-30: RFC 12",
+        "other_batches (slower) is waived by Jane Doe until 2026-11-30: RFC 12",
+    )
     assert [check.waiver is not None for check in waived.checks if check.name == "latency"] == [True]
     expired = decide(slower, policy(waivers=[waiver("latency", "2026-11-29")]), TODAY)
     assert expired.decision == "block"
