@@ -53,8 +53,8 @@ gate: setup ## Gate a release: MODEL=, POLICY= a YAML file, GATE= further option
 	@$(BIN)/equipoise gate $(if $(MODEL),'$(MODEL)') $(if $(POLICY),--policy '$(POLICY)') $(GATE)
 
 .PHONY: demo
-demo: .venv/.ready ## A decisive verdict from simulated engines, in at most a minute
-	@$(BIN)/python -m tests.fakes.demo
+demo: .venv/.ready ## A decisive verdict from simulated engines, in at most a minute; COMPARE= options that change it
+	@$(BIN)/python -m tests.fakes.demo $(COMPARE)
 
 .PHONY: serve
 serve: setup ## Run the service and its dashboard on 127.0.0.1

@@ -44,6 +44,9 @@ def rederive(document: dict) -> tuple[float, float, float]:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
     path = Path(sys.argv[1])
-    data = lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
-    print(*(f"{name} {value:+.6f}" for name, value in zip(("effect", "low", "high"), rederive(json.loads(data)))))
+    document = json.loads(lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes())
+    effect, low, high = (f"{100 * value:+.4f} %" for value in rederive(document))
+    print(f"busy time at batch {document['plan']['latency']['primary_batch']}: {effect} ({low} to {high})")

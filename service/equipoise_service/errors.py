@@ -78,7 +78,8 @@ class DataInUse(EquipoiseError):
 
     def __init__(self, folder: Path, holder: str) -> None:
         super().__init__(
-            f"the data folder {folder} is in use by {holder}; stop it, or set EQUIPOISE_DATA to another folder"
+            f"the data folder {folder} is in use by {holder}: wait until its comparison has ended, use the service "
+            "that holds it (--url), or set EQUIPOISE_DATA to another folder"
         )
 
 

@@ -114,7 +114,13 @@ def field_errors(errors: Sequence[ErrorDetails]) -> list[FieldError]:
     return [
         FieldError("" if error["type"] == "json_invalid" else _pointer(error["loc"]), _sentence(error))
         for error in errors
+        if not (error["type"] == "too_short" and any(_below(error["loc"], other["loc"]) for other in errors))
     ]
+
+
+def _below(field: tuple[int | str, ...], other: tuple[int | str, ...]) -> bool:
+    """Whether the other place is an item of the field: a list whose items are wrong is not too short as well."""
+    return len(other) > len(field) and other[: len(field)] == field
 
 
 def _sentence(error: ErrorDetails) -> str:

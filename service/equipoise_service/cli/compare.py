@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from equipoise_service.cli.exit_codes import CommandError, ExitCode
-from equipoise_service.cli.options import Url
+from equipoise_service.cli.options import Url, share
 
 
 def compare(  # noqa: PLR0913, PLR0917 - one parameter an option, one option a field of the request
@@ -26,8 +26,12 @@ def compare(  # noqa: PLR0913, PLR0917 - one parameter an option, one option a f
     questions: Annotated[int | None, typer.Option(help="Size of the sample; all questions if not given.")] = None,
     shots: Annotated[int | None, typer.Option(help="Worked examples before each question.")] = None,
     concurrency: Annotated[int | None, typer.Option(help="Questions in flight.")] = None,
-    margin_accuracy_pp: Annotated[float | None, typer.Option(help="Loss of accuracy that counts, in points.")] = None,
-    margin_latency: Annotated[float | None, typer.Option(help="Change of the step time that counts.")] = None,
+    margin_accuracy_pp: Annotated[
+        str | None, typer.Option(help="Loss of accuracy that counts, in points: 1 or 1pp (the default).")
+    ] = None,
+    margin_latency: Annotated[
+        str | None, typer.Option(help="Change of the step time that counts: 0.5% (the default) or 0.005.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Decides sample, order and prompts.")] = None,
     max_new_tokens: Annotated[int | None, typer.Option(help="Longest answer, in tokens.")] = None,
     prompt_tokens: Annotated[int | None, typer.Option(help="Context at which a block starts.")] = None,
@@ -46,6 +50,12 @@ def compare(  # noqa: PLR0913, PLR0917 - one parameter an option, one option a f
     if model is not None and model_option is not None:
         raise CommandError("the model is named twice", ExitCode.USAGE)
     given["model"] = model or model_option
+    if margin_latency is not None:
+        given["margin_latency"] = share(margin_latency, "--margin-latency", "0.5%", least=1e-6, most=0.9)
+    if margin_accuracy_pp is not None:
+        points = f"{margin_accuracy_pp.strip().lower().removesuffix('pp')}pp"
+        in_points = 100 * share(points, "--margin-accuracy-pp", "1pp", least=1e-6, most=0.9)
+        given["margin_accuracy_pp"] = round(in_points, 9)
     body = body_of(given, request)
     from equipoise_service.cli.comparing import compare_and_show
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import os
 import signal
 from collections.abc import AsyncIterator
 from typing import Any
@@ -24,7 +25,9 @@ async def compare_and_show(body: dict[str, Any], url: str | None, as_json: bool)
     console = Console(stderr=True)
     view = await compared(body, url, console)
     code = _ended(view, as_json)
-    console.print(f"equipoise report {view['id']} prints all of it", highlight=False, style="dim")
+    where = f"EQUIPOISE_DATA={os.environ['EQUIPOISE_DATA']} " if "EQUIPOISE_DATA" in os.environ else ""
+    hint = f"{where}equipoise report {view['id']} prints all of it"
+    console.print(hint, highlight=False, style="dim", soft_wrap=True)
     return code
 
 

@@ -20,7 +20,10 @@ MILLISECONDS_FROM_US = 10_000.0
 
 
 class LiveProgress:
-    """Shows events as they come: a bar on a terminal, one line per stage elsewhere. Draws only when something came."""
+    """Shows events as they come: a bar on a terminal, elsewhere a line where a stage begins and ends.
+
+    Draws only when something came.
+    """
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -60,8 +63,8 @@ class LiveProgress:
         if self._console.is_terminal:
             self._bar.update(self._task, description=text, completed=done, total=total)
             self._bar.refresh()
-        elif stage != self._stage:
-            self._console.print(text)
+        elif stage != self._stage or done == total:
+            self._console.print(text if total is None else f"{text} ({done} of {total})")
         self._stage = stage
 
 

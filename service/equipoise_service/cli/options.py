@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from equipoise_service.cli.exit_codes import CommandError, ExitCode
+
 Url = Annotated[str | None, typer.Option(help="Use the service at this address instead of this machine's.")]
 Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file instead of standard output.")]
 
@@ -15,3 +17,23 @@ def write(text: str, output: Path | None) -> None:
         typer.echo(text, nl=not text.endswith("\n"))
     else:
         output.write_text(text)
+
+
+def share(text: str, option: str, example: str, *, least: float, most: float) -> float:
+    """A share out of ``1.64%``, ``1pp`` or ``0.0164``.
+
+    Raises:
+        CommandError: No number, or one outside ``least`` to ``most``; it gives an example.
+    """
+    stripped = text.strip().lower().replace(" ", "")
+    divisor = 100.0 if stripped.endswith(("%", "pp")) else 1.0
+    try:
+        value = float(stripped.removesuffix("%").removesuffix("pp")) / divisor
+    except ValueError as wrong:
+        raise CommandError(f"{option} needs a share such as {example}, not {text!r}", ExitCode.USAGE) from wrong
+    if not least <= value <= most:
+        raise CommandError(
+            f"{option} needs a share between {least:.4%} and {most:.0%}, such as {example}; {text!r} is {value:.0%}",
+            ExitCode.USAGE,
+        )
+    return value

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from equipoise_evals.model import (
+    ROLE_NAMES,
     AccuracyVerdict,
     ArmSpec,
     Interval,
@@ -18,7 +19,6 @@ from equipoise_service.report.tables import METRIC_NAMES, contrasts, treatment_c
 
 LISTED_IDS = 50
 """Sampled ids beyond these are only counted, so that a report fits a comment; all of them are in the JSON report."""
-ARM_NAMES = {"A": "baseline", "B": "candidate"}
 
 
 def to_markdown(report: Report) -> str:
@@ -177,4 +177,4 @@ def _engine(engine: EngineFacts) -> str:
         else:
             facts.append(f"{escaped(name.replace('_', ' '))} {code(str(value))}")
     pairs = ", ".join(map(str, engine.pairs))
-    return f"{ARM_NAMES[engine.role]} engine (pair {pairs}): {', '.join(facts) or 'no facts attested'}"
+    return f"{ROLE_NAMES[engine.role]} engine (pair {pairs}): {', '.join(facts) or 'no facts attested'}"

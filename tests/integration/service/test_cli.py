@@ -167,6 +167,11 @@ def test_an_engine_that_does_not_start_is_an_error_with_its_log(
         (["compare", "m", "--model", "n"], "named twice"),
         (["compare", "--model", "m", "--preset", "none"], "known: persistent-buffer"),
         (["compare", "m", "--candidate", "[]"], "JSON object"),
+        (["compare", "m", "--margin-latency", "small"], "a share such as 0.5%, not 'small'"),
+        (["compare", "m", "--margin-accuracy-pp", "200"], "between"),
+        (["plan", "--effect", "-1"], "such as -1.64%; '-1' is -100%"),
+        (["plan", "--effect", "nan%"], "such as -1.64%"),
+        (["plan", "--margin-latency", "200%"], "such as 0.5%"),
         (["judge"], "Missing argument"),
         (["nonsense"], "No such command"),
         (["report", "x"], "no database"),
@@ -177,6 +182,32 @@ def test_wrong_use_is_64(
 ) -> None:
     assert equipoise(*arguments) == 64
     assert says in capsys.readouterr().err
+
+
+def test_an_item_that_is_wrong_is_said_once(equipoise: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    assert equipoise("compare", "m", "--parts", "speed") == 64
+    said = capsys.readouterr().err
+    assert "/parts/0: Input should be 'latency' or 'accuracy'" in said
+    assert "at least" not in said
+
+
+def test_a_margin_may_be_given_in_percent(
+    equipoise: Command, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    margins = ("--margin-latency", "1%", "--margin-accuracy-pp", "2pp")
+    assert equipoise("compare", "m", *QUICK, *margins, "--json", effect={"persistent": -0.05}) == 2
+    view = json.loads(capsys.readouterr().out)
+    assert view["plan"]["latency"]["margin"] == 0.01
+    assert view["request"]["margin_accuracy_pp"] == 2.0
+
+
+def test_a_plan_says_what_it_rests_on_and_what_would_decide(
+    equipoise: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert equipoise("plan", "--effect", "-1%", "--launch-sd", "1%") == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Step time -1.00%, launches that differ by 1.00%" in said
+    assert "latency needs about 14 launch pairs (--pairs-max 14)" in said
 
 
 def test_a_request_can_come_from_a_file_and_options_win(

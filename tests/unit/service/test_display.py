@@ -25,12 +25,17 @@ EVENTS = [
 ]
 
 
-def test_without_a_terminal_each_stage_is_one_line() -> None:
+def test_without_a_terminal_each_stage_is_a_line_at_its_beginning_and_one_at_its_end() -> None:
     out = io.StringIO()
     with LiveProgress(Console(file=out, width=80)) as progress:
         for event in EVENTS:
             progress.show(event)
-    assert out.getvalue().splitlines() == ["running", "gsm8k: [bold]arm A", "succeeded"]
+    assert out.getvalue().splitlines() == [
+        "running",
+        "gsm8k: [bold]arm A (1 of 4)",
+        "gsm8k (4 of 4)",
+        "succeeded",
+    ]
 
 
 def test_a_terminal_shows_a_bar_and_is_left_clean() -> None:
