@@ -68,17 +68,14 @@ def launch_log_ratio(world: LatencyWorld, rng: np.random.Generator) -> float:
 
 
 def pair_blocks(world: LatencyWorld, latency: LatencyPlan, pair: int, rng: np.random.Generator) -> list[BlockRecord]:
-    """The blocks of one launch pair, in the order of the schedule.
-
-    They are built without validation, which would take a fifth of a calibration's time; a test validates some.
-    """
+    """The blocks of one launch pair, in the order of the schedule."""
     shift: dict[Role, float] = {"A": 0.0, "B": launch_log_ratio(world, rng)}
     planned = list(planned_blocks(latency, pair))
     drift = 1 + world.drift * np.arange(len(planned)) / len(planned)
     levels = world.base_us * np.exp([shift[block.role] for block in planned]) * drift
     busy = levels[:, None] * _block_shapes(world, (len(planned), latency.steps_per_block), rng)
     return [
-        BlockRecord.model_construct(
+        BlockRecord(
             pair=pair,
             role=block.role,
             batch=block.batch,
@@ -96,7 +93,7 @@ def block_steps(batch: int, busy_us: Floats, latency: LatencyPlan) -> StepColumn
     """Columns of one block with these busy times; the first step has no period, since nothing ran before it."""
     n = len(busy_us)
     period = (busy_us + PERIOD_OVERHEAD_US).tolist()
-    return StepColumns.model_construct(
+    return StepColumns(
         monotonic_ns=tuple((1_000 * np.cumsum(busy_us + PERIOD_OVERHEAD_US)).astype(np.int64).tolist()),
         graph_batch=(batch,) * n,
         real_batch=(batch,) * n,

@@ -1,6 +1,7 @@
 """How much more evidence would decide, if the estimates and the spread between launches stayed as they are."""
 
 import math
+from collections.abc import Sequence
 
 from equipoise_evals.judge.levels import LookLevels
 from equipoise_evals.model import LatencyContrast, LatencyEvidence
@@ -29,16 +30,20 @@ def chance_of_a_word(evidence: LatencyEvidence, pairs: int, levels: LookLevels) 
     clocks of a step go together.
     """
     busy, period, m = evidence.busy, evidence.period, math.log1p(evidence.margin)
-    level, inside = levels.difference, levels.equivalence
+    level = levels.difference
     slower = max(_below(-m, -_log(clock), clock, pairs, level) for clock in (busy, period))
     faster = 0.0
     if period.effect < 0:
         faster = min(_below(0.0, _log(busy), busy, pairs, level), _below(m, _log(period), period, pairs, level))
-    margins = (math.log1p(-evidence.margin), m)
-    equivalent = min(
-        chance_between(margins, _log(clock), clock.launch_sd or 0.0, pairs, inside) for clock in (busy, period)
-    )
+    equivalent = _equivalent((busy, period), evidence.margin, pairs, levels.equivalence)
     return max(slower, faster, equivalent)
+
+
+def _equivalent(clocks: Sequence[LatencyContrast], margin: float, pairs: int, level: float) -> float:
+    if any(abs(clock.effect) >= margin for clock in clocks):
+        return 0.0  # it is below one half there, and falls with the pairs
+    margins = (math.log1p(-margin), math.log1p(margin))
+    return min(chance_between(margins, _log(clock), clock.launch_sd or 0.0, pairs, level) for clock in clocks)
 
 
 def _below(bound: float, mean: float, clock: LatencyContrast, pairs: int, level: float) -> float:

@@ -11,7 +11,7 @@ from equipoise_evals.calibrate.run import clopper_pearson, count_cell, result
 from equipoise_evals.calibrate.table import page
 from equipoise_evals.calibrate.worlds import LatencyWorld, launch_log_ratio, pair_blocks
 from equipoise_evals.judge import measure
-from equipoise_evals.model import BlockRecord, Records
+from equipoise_evals.model import Records
 
 
 @pytest.mark.parametrize("shape", ["normal", "t3", "bimodal"])
@@ -56,14 +56,6 @@ def test_pairs_measured_one_by_one_and_joined_are_what_all_of_them_measured_toge
     assert joined(joined(one_by_one[0], one_by_one[1]), one_by_one[2]) == together
     assert len(together.levels) == 3
     assert any(levels.low_us is not None for levels in together.levels)
-
-
-def test_simulated_blocks_are_valid_records() -> None:
-    plan = latency_plan()
-    assert plan.latency is not None
-    for block in pair_blocks(LatencyWorld(drift=0.01, spike_share=0.1), plan.latency, 2, np.random.default_rng(6)):
-        assert BlockRecord.model_validate(block.model_dump()) == block
-        assert len(block.steps) == plan.latency.steps_per_block
 
 
 def test_equal_answers_are_identical_and_a_loss_is_found() -> None:
