@@ -63,7 +63,7 @@ serve: setup ## Run the service and its dashboard on 127.0.0.1
 # --- Checks and tests ----------------------------------------------------------------------------------------------
 
 .PHONY: check
-check: .venv/.ready ## Format, lint, types, import contracts, schemas
+check: .venv/.ready ## Format, lint, types, import contracts
 	@$(BIN)/ruff format --check -q .
 	@$(BIN)/ruff check -q .
 	@$(BIN)/mypy
