@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from equipoise_evals.planning import Aim, Costs, chance_of_difference, chance_of_equivalence, plan_looks
+from equipoise_evals.planning import (
+    Aim,
+    Costs,
+    chance_of_difference,
+    chance_of_equivalence,
+    pairs_that_decide,
+    plan_looks,
+)
 from equipoise_evals.stats.latency import ratio_interval
 from equipoise_evals.stats.looks import look_level
 
@@ -49,3 +56,24 @@ def test_more_pairs_never_lower_the_chance() -> None:
 def test_without_discordance_non_inferiority_is_certain() -> None:
     looks = plan_looks(AIM.model_copy(update={"discordance": 0.0}), Costs(start_s=1, blocks_s=1, pass_s=1))
     assert looks[0].accuracy == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("effect", "launch_sd"), [(-0.01, 0.01), (-0.005, 0.003), (0.0, 0.004)])
+def test_the_pairs_that_decide_are_the_first_whose_own_plan_ends_with_that_chance(
+    effect: float, launch_sd: float
+) -> None:
+    aim = AIM.model_copy(update={"effect": effect, "launch_sd": launch_sd})
+    needed = pairs_that_decide(aim, 0.8)
+    assert needed is not None
+    assert needed > 3
+
+    def chance(pairs: int) -> float:
+        end = plan_looks(aim.model_copy(update={"pairs_max": pairs}), Costs(start_s=1, blocks_s=1, pass_s=1))[-1]
+        assert end.pairs == pairs
+        return end.latency
+
+    assert chance(needed - 1) < 0.8 <= chance(needed)
+
+
+def test_launches_that_differ_too_much_are_beyond_reach() -> None:
+    assert pairs_that_decide(AIM.model_copy(update={"launch_sd": 0.5}), 0.8) is None
