@@ -25,6 +25,7 @@ FailureKind = Literal[
     "truncated_stream",  # ends streams without their end mark
     "errors",  # answers 500 for ``share`` of the text requests
     "slow",  # steps last ``factor`` times as long
+    "late_profile",  # begins a trace only when nothing decodes any more
     "ignores_sigterm",
     "orphan",  # leaves a detached grandchild that holds nothing but itself
     "chatty",  # logs a megabyte

@@ -120,6 +120,8 @@ class Routes:
             events = traces.events(self._knobs, self._identity.arm, activity, batches)
             traces.write(Path(body["output_dir"]), uuid.uuid4().hex[:10], events)
 
+        while "late_profile" in self._failures and self._scheduler.decoding:
+            await asyncio.sleep(0.01)
         self._scheduler.profile = Profile(int(body["num_steps"]), [], finish)
         return web.Response(text="Start profiling.\n")
 

@@ -72,6 +72,11 @@ class Scheduler:
         self._waiting += sequences
         self._wake.set()
 
+    @property
+    def decoding(self) -> bool:
+        """Whether anything is being decoded or waits for it."""
+        return bool(self._running or self._waiting)
+
     def flush(self) -> None:
         """Write out the step log; as in the plugin, the next step has no period."""
         self._log.flush()

@@ -26,6 +26,8 @@ from equipoise_service.engines.steplog import StepLog, StepLogError, full_batch
 from equipoise_service.engines.telemetry import Telemetry
 
 T = TypeVar("T")
+Prompts = Sequence[Sequence[int]]
+"""Token ids, one sequence a request."""
 
 DEATH_WAIT_S = 10.0
 """A broken connection is often the first sign of a death that the process table shows later: SGLang's main process
@@ -38,6 +40,8 @@ PROFILE_LEAD_TOKENS = 3
 """Tokens of every sequence before a trace begins, so that it covers decoding only."""
 PROFILE_SPARE_STEPS: dict[Device, int] = {"cpu": 14, "cuda": 400, "simulated": 400}
 """Steps that may pass between the order to trace and its start; on a GPU one lasts a millisecond."""
+TRACE_PATIENCE_S = 5.0
+"""A trace that has not begun to be written by then may lack decode steps."""
 SECRET_NAMES = ("TOKEN", "SECRET", "PASSWORD", "CREDENTIAL", "API_KEY")
 LOWEST_TOKEN, TOKENS = 1000, 16_000
 """Random prompts use ordinary tokens, present in every vocabulary of at least 17,000 and away from the special ones."""
@@ -134,11 +138,10 @@ class SGLangEngine:
         self._traces += 1
         folder = self.launch.start.files.traces / f"{self._traces:03d}"
         folder.mkdir(parents=True)
-        await self._whole("treatment", self._traced(batch, steps, activity, folder))
+        prompts = self._prompts(batch, TRACE_PROMPT_TOKENS, TRACE_SEED)
+        await self._whole("treatment", self._traced(prompts, steps, activity, folder))
         try:
-            counts = await self._whole(
-                "treatment", trace.count_when_written(folder, activity, steps, self._limits.trace_s)
-            )
+            counts = await self._whole("treatment", self._counted(prompts, steps, activity, folder))
         except trace.TraceError as broken:
             raise self.fault("treatment", str(broken)) from broken
         return TreatmentRecord(
@@ -157,9 +160,9 @@ class SGLangEngine:
         """An ``EngineFault`` of this engine, with what its log says last."""
         return EngineFault(self.role, stage, reason, self.tree.log_tail())
 
-    async def _traced(self, batch: int, steps: int, activity: trace.Activity, folder: Path) -> None:
+    async def _traced(self, prompts: Prompts, steps: int, activity: trace.Activity, folder: Path) -> None:
+        """Order a trace while the sequences decode, so that it begins with decode steps."""
         decoding = asyncio.Event()
-        prompts = self._prompts(batch, TRACE_PROMPT_TOKENS, TRACE_SEED)
         new_tokens = PROFILE_LEAD_TOKENS + steps + PROFILE_SPARE_STEPS[self.launch.device]
 
         def hear(tokens: int) -> None:
@@ -170,15 +173,29 @@ class SGLangEngine:
         begun = asyncio.ensure_future(decoding.wait())
         try:
             await asyncio.wait({stream, begun}, return_when=asyncio.FIRST_COMPLETED)
-            if not stream.done():
-                await self.client.start_profile(str(folder), steps, activity)
+            await self.client.start_profile(str(folder), steps, activity)
             await stream
         finally:
             begun.cancel()
             stream.cancel()
             await asyncio.gather(begun, stream, return_exceptions=True)
 
-    def _prompts(self, batch: int, prompt_tokens: int, seed: int) -> Sequence[Sequence[int]]:
+    async def _counted(self, prompts: Prompts, steps: int, activity: trace.Activity, folder: Path) -> trace.Counts:
+        """Count the trace once it is written; where an engine ran out of steps before it had its own, run some more."""
+        counting = asyncio.ensure_future(
+            trace.count_when_written(folder, activity, steps, limit_s=self._limits.trace_s)
+        )
+        try:
+            while not counting.done():
+                await asyncio.wait({counting}, timeout=TRACE_PATIENCE_S)
+                if not counting.done() and not any(folder.iterdir()):
+                    await self.client.stream_batch(prompts, 1 + steps + SPARE_STEPS)
+            return counting.result()
+        finally:
+            counting.cancel()
+            await asyncio.gather(counting, return_exceptions=True)
+
+    def _prompts(self, batch: int, prompt_tokens: int, seed: int) -> Prompts:
         rng = np.random.default_rng(seed)
         ids: list[list[int]] = rng.integers(LOWEST_TOKEN, LOWEST_TOKEN + TOKENS, size=(batch, prompt_tokens)).tolist()
         return ids

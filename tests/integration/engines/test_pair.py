@@ -41,6 +41,16 @@ async def test_a_pair_starts_in_order_measures_and_leaves_nothing(
     assert all(stop.clean and stop.held_s > 0 for stop in stops)
 
 
+async def test_a_trace_that_was_begun_too_late_gets_decode_steps_all_the_same(launcher_of: LauncherOf) -> None:
+    launcher = launcher_of(failures=[{"kind": "late_profile", "role": "B"}])
+
+    async with launcher.launch_pair(latency_plan(), 1, ("A", "B")) as engines:
+        counted = await engines["B"].count_kernels(1, 8)
+
+    assert counted.steps == 8
+    assert "aten::zeros" not in counted.per_step
+
+
 async def test_the_arms_of_the_preset_differ_in_scratch_alone(launcher_of: LauncherOf) -> None:
     async with launcher_of().launch_pair(latency_plan(), 1, ("A", "B")) as engines:
         launches = {role: await engine.attest() for role, engine in engines.items()}
