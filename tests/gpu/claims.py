@@ -1,11 +1,10 @@
 """What stored records of a GPU run must show, each claim beside what was seen. Pure: a record can be checked again."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from equipoise_evals.judge import canonical_json, judge
 from equipoise_evals.model import (
-    BlockRecord,
     LatencyContrast,
     LatencyEvidence,
     LaunchRecord,
@@ -17,9 +16,6 @@ from equipoise_service.interchange import RecordsDocument
 
 Document = RecordsDocument
 
-HOOK_LIMIT_US = 20.0
-HOOK_ROWS = 2_000
-CLOCK_LIMIT = 0.005
 FILLS_PER_LAYER = {"xqa": 2, "trtllm-gen": 3}
 """K and V scale; with TRTLLM-GEN the counter buffer too."""
 
@@ -91,37 +87,6 @@ def inactive(document: Document) -> list[Claim]:
     return [Claim("the verdict is 'treatment_inactive'", word == "treatment_inactive", word)]
 
 
-def clock(document: Document) -> list[Claim]:
-    """What the step clock costs: its hooks' host time, and the period with it at every step against every 16th."""
-    costs: dict[str, list[Mapping[str, Any]]] = {"A": [], "B": []}
-    for block in document.observed.of(BlockRecord):
-        cost = block.telemetry.get("step_clock")
-        if isinstance(cost, dict):
-            costs[block.role].append(cost)
-    whole = [cost for cost in costs["A"] if cost["hook_rows"] == HOOK_ROWS]
-    medians = [float(cost["hook_median_us"]) for cost in whole]
-    verdict = _verdict(document)
-    contrasts = [] if verdict.latency is None else _periods(verdict.latency.evidence)
-    return [
-        Claim(
-            f"median host time of the hooks over {HOOK_ROWS} steps is at most {HOOK_LIMIT_US:g} us",
-            bool(medians) and max(medians) <= HOOK_LIMIT_US,
-            f"largest of {len(medians)} medians: {max(medians, default=float('nan')):.1f} us",
-        ),
-        *(
-            Claim(
-                f"the period at batch {contrast.batch} moves by less than 0.5 %, 95 % interval",
-                contrast.interval is not None
-                and contrast.interval.low > -CLOCK_LIMIT
-                and contrast.interval.high < CLOCK_LIMIT,
-                _shown(contrast),
-            )
-            for contrast in contrasts
-        ),
-        Claim("both batch sizes have a period", len(contrasts) == 2, str(len(contrasts))),
-    ]
-
-
 def gsm8k(document: Document, questions: int) -> list[Claim]:
     """All questions in both arms, at least two passes, and their outputs compared."""
     passes = document.observed.of(PassRecord)
@@ -157,10 +122,6 @@ def _half(launch: LaunchRecord) -> str:
 
 def _busy(evidence: LatencyEvidence) -> Iterable[LatencyContrast]:
     return [evidence.busy, *(one for one in evidence.secondary if one.metric == "busy")]
-
-
-def _periods(evidence: LatencyEvidence) -> list[LatencyContrast]:
-    return [evidence.period, *(one for one in evidence.secondary if one.metric == "period")]
 
 
 def _shown(contrast: LatencyContrast | None) -> str:

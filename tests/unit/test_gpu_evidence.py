@@ -98,34 +98,6 @@ def test_equal_fills_undeclared_must_be_inactive() -> None:
     assert not any(holding(claims.inactive(document_of([*fills(60, 0), *launches()]))).values())
 
 
-def with_cost(document: Document, median_us: float, rows: int) -> Document:
-    cost = {"every": 1, "hook_rows": rows, "hook_median_us": median_us}
-    return document.model_copy(
-        update={
-            "records": tuple(
-                record.model_copy(update={"telemetry": {"step_clock": cost}})
-                if isinstance(record, BlockRecord)
-                else record
-                for record in document.records
-            )
-        }
-    )
-
-
-@pytest.mark.parametrize(
-    ("median_us", "rows", "effect", "holds"),
-    [
-        (19.0, 2_000, 0.0, [True, True, True, True]),
-        (21.0, 2_000, 0.0, [False, True, True, True]),
-        (19.0, 1_999, 0.0, [False, True, True, True]),
-        (19.0, 2_000, 0.02, [True, False, False, True]),
-    ],
-)
-def test_the_clocks_claims(median_us: float, rows: int, effect: float, holds: list[bool]) -> None:
-    found = claims.clock(with_cost(timed(effect, declared_aa=True), median_us, rows))
-    assert [claim.holds for claim in found] == holds
-
-
 def test_a_sparsely_clocked_arm_is_compared_over_the_same_contexts() -> None:
     latency = LatencyPlan(
         batch_sizes=(16,), primary_batch=16, quads_per_pair=1, prompt_tokens=32, steps_per_block=512, warmup_steps=32,

@@ -22,7 +22,7 @@ from equipoise_service.engines.client import EngineClient, EngineUnreachable
 from equipoise_service.engines.environment import Device, EngineCommand, Start
 from equipoise_service.engines.limits import Limits
 from equipoise_service.engines.process import ProcessTree
-from equipoise_service.engines.steplog import StepLog, StepLogError, full_batch
+from equipoise_service.engines.steplog import StepLog, StepLogError, full_batch, rows_of
 from equipoise_service.engines.telemetry import Telemetry
 
 T = TypeVar("T")
@@ -125,9 +125,9 @@ class SGLangEngine:
         stream = self._whole("decode", self.client.stream_batch(prompts, 1 + steps + SPARE_STEPS))
         client, telemetry = await self._observed(stream)
         telemetry |= clock_cost(await self._whole("decode", self.client.server_info()))
-        every = int(self.arm.environment.get("EQUIPOISE_STEP_CLOCK_EVERY", "1"))
+        rows = rows_of(steps, self.arm.environment)
         try:
-            columns = full_batch(self._steps.since(begin), batch, steps, every)
+            columns = full_batch(self._steps.since(begin), batch, rows)
             return Decoded(steps=columns, client=client, telemetry=telemetry)
         except StepLogError as short:
             raise self.fault("decode", str(short)) from short
