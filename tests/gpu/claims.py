@@ -1,6 +1,7 @@
 """What stored records of a GPU run must show, each claim beside what was seen. Pure: a record can be checked again."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from equipoise_evals.judge import canonical_json, judge
@@ -10,6 +11,7 @@ from equipoise_evals.model import (
     LatencyEvidence,
     LaunchRecord,
     PassRecord,
+    StressRecord,
     TreatmentRecord,
     Verdict,
 )
@@ -20,6 +22,7 @@ Document = RecordsDocument
 HOOK_LIMIT_US = 20.0
 HOOK_ROWS = 2_000
 CLOCK_LIMIT = 0.005
+STRESS_PHASES = ("long_prefills", "mixed_lengths", "aborts", "full_pool")
 FILLS_PER_LAYER = {"xqa": 2, "trtllm-gen": 3}
 """K and V scale; with TRTLLM-GEN the counter buffer too."""
 
@@ -139,6 +142,48 @@ def gsm8k(document: Document, questions: int) -> list[Claim]:
         Claim("flips are counted", evidence.graded == questions, f"{flips} flips of {evidence.graded}"),
         Claim("output_shift has a p", evidence.output_shift_p is not None, str(evidence.output_shift_p)),
     ]
+
+
+def stress(document: Document) -> list[Claim]:
+    """Both arms went through every phase, nothing failed or tripped, and each arm's passes are compared."""
+    records = document.observed.of(StressRecord)
+    ran = {record.role: tuple(phase.name for phase in record.phases if phase.finished) for record in records}
+    phases = [phase for record in records for phase in record.phases]
+    guards = {role: {phase.guard for one in records if one.role == role for phase in one.phases} for role in ("A", "B")}
+    checks = [[phase.guard_checks for phase in record.phases] for record in records if record.role == "B"]
+    accuracy = _verdict(document).accuracy
+    matches = {} if accuracy is None else accuracy.evidence.matches
+    return [
+        Claim("every phase ran on both arms", ran == dict.fromkeys(("A", "B"), STRESS_PHASES), str(ran)),
+        Claim("some requests were aborted in each arm", _aborted(records), _ends(records)),
+        Claim(
+            "no request failed",
+            bool(phases) and not any(phase.failed for phase in phases),
+            f"{sum(phase.failed for phase in phases)} of {sum(phase.requests for phase in phases)}; "
+            + str([phase.first_error for phase in phases if phase.first_error]),
+        ),
+        Claim(
+            "the guard stayed clean, and looked anew after each phase",
+            guards["B"] == {"clean"}
+            and guards["A"] <= {"clean", "not_applicable"}
+            and all(later > earlier for of_one in checks for earlier, later in pairwise(of_one)),
+            f"{guards}, checks {checks}",
+        ),
+        Claim("each arm's passes are compared", {"A1-A2", "B1-B2"} <= matches.keys(), str(matches)),
+    ]
+
+
+def _aborted(records: Sequence[StressRecord]) -> bool:
+    by_role = {record.role: sum(phase.aborted for phase in record.phases) for record in records}
+    return set(by_role) == {"A", "B"} and min(by_role.values()) > 0
+
+
+def _ends(records: Sequence[StressRecord]) -> str:
+    return "; ".join(
+        f"{record.role}{record.pair} {phase.name} {phase.finished} + {phase.aborted} + {phase.failed}"
+        for record in records
+        for phase in record.phases
+    )
 
 
 def _verdict(document: Document) -> Verdict:

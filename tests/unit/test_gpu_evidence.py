@@ -13,7 +13,16 @@ import numpy as np
 import pytest
 
 from equipoise_evals.judge import judge
-from equipoise_evals.model import ArmPair, ArmSpec, BlockRecord, LatencyPlan, Record, Records, TreatmentRecord
+from equipoise_evals.model import (
+    ArmPair,
+    ArmSpec,
+    BlockRecord,
+    LatencyPlan,
+    Record,
+    Records,
+    StressRecord,
+    TreatmentRecord,
+)
 from equipoise_service.interchange import RecordsDocument
 from tests.gpu import claims
 from tests.gpu.claims import Claim, Document
@@ -215,3 +224,36 @@ def test_a_claim_that_fails_is_said_and_fails_the_command(
     done = simulated("gsm8k")
     assert done.returncode == 1
     assert "FAILS: every pass answered 1319 questions: [64, 64, 64, 64]" in done.stdout
+
+
+def stressed(*records: Record) -> dict[str, bool]:
+    found = [*fills(60, 0), *launches(), made.questions(), *made.equal_passes(), *records]
+    plan = made.plan(pairs_max=2, latency=None, stress=True)
+    return holding(claims.stress(RecordsDocument(plan=plan, records=tuple(found))))
+
+
+def looking(record: StressRecord) -> StressRecord:
+    """The same, with a guard that looks once more after each phase."""
+    phases = [one.model_copy(update={"guard_checks": 2 + place}) for place, one in enumerate(record.phases)]
+    return record.model_copy(update={"phases": tuple(phases)})
+
+
+def test_the_claims_about_stress_hold_where_everything_ran() -> None:
+    assert set(stressed(made.stress(2, "A"), looking(made.stress(2, "B"))).values()) == {True}
+
+
+@pytest.mark.parametrize(
+    ("records", "broken"),
+    [
+        ([made.stress(2, "A")], "every phase ran on both arms"),
+        ([made.stress(2, "A"), looking(made.stress(2, "B", failed=1))], "no request failed"),
+        ([made.stress(2, "A"), made.stress(2, "B")], "the guard stayed clean, and looked anew after each phase"),
+        (
+            [made.stress(2, "A"), looking(made.stress(2, "B", guard="unchecked"))],
+            "the guard stayed clean, and looked anew after each phase",
+        ),
+        ([made.stress(2, "B")], "some requests were aborted in each arm"),
+    ],
+)
+def test_each_claim_about_stress_can_fail(records: list[Record], broken: str) -> None:
+    assert stressed(*records)[broken] is False

@@ -31,6 +31,9 @@ from equipoise_evals.model.records import (
     Records,
     StepColumns,
     StopRecord,
+    StressedPhase,
+    StressPhaseName,
+    StressRecord,
     TreatmentRecord,
 )
 from equipoise_evals.model.verdict import (
@@ -125,6 +128,9 @@ __all__ = [
     "Slower",
     "StepColumns",
     "StopRecord",
+    "StressPhaseName",
+    "StressRecord",
+    "StressedPhase",
     "TreatmentEvidence",
     "TreatmentInactive",
     "TreatmentRecord",
