@@ -23,6 +23,7 @@ HOOK_LIMIT_US = 20.0
 HOOK_ROWS = 2_000
 CLOCK_LIMIT = 0.005
 STRESS_PHASES = ("long_prefills", "mixed_lengths", "aborts", "full_pool")
+UNLINKED = "not exercised by this model"
 FILLS_PER_LAYER = {"xqa": 2, "trtllm-gen": 3}
 """K and V scale; with TRTLLM-GEN the counter buffer too."""
 
@@ -50,11 +51,18 @@ def treatment(document: Document, layers: int) -> list[Claim]:
     path = next(iter(paths)) if len(paths) == 1 else ""
     wanted = {"A": layers * FILLS_PER_LAYER.get(path, -1), "B": 0}
     halves = {_half(launch) for launch in document.observed.of(LaunchRecord)}
+    links = {record.role: _pdl(record) for record in records}
     half = "exercised" if path == "trtllm-gen" else "not exercised: xqa returns before it looks at the counter buffer"
     return [
         Claim(f"FillFunctor<float> per decode step is {wanted['A']} and 0", fills == wanted, str(fills)),
         Claim("every engine used one known kernel path", path in FILLS_PER_LAYER, str(sorted(paths))),
         Claim(f"the counter half is {half!r}", halves == {half}, str(sorted(halves))),
+        # None of the models measured here has the fused rope-gate kernel; Qwen3.5 has.
+        Claim(
+            f"a fill between PDL-linked kernels is {UNLINKED!r}",
+            links == dict.fromkeys(("A", "B"), UNLINKED),
+            str(links),
+        ),
     ]
 
 
@@ -192,6 +200,12 @@ def _verdict(document: Document) -> Verdict:
 
 def _fills(per_step: Mapping[str, float]) -> float:
     return sum(number for name, number in per_step.items() if "FillFunctor<float>" in name)
+
+
+def _pdl(record: TreatmentRecord) -> str:
+    if record.pdl is None:
+        return "not recorded"
+    return f"{record.pdl.fills_between_per_step:g} per step" if record.pdl.links_per_step else UNLINKED
 
 
 def _half(launch: LaunchRecord) -> str:

@@ -18,6 +18,7 @@ from equipoise_evals.model import (
     ArmSpec,
     BlockRecord,
     LatencyPlan,
+    PdlLinks,
     Record,
     Records,
     StressRecord,
@@ -31,12 +32,13 @@ from tests.support import records as made
 
 ROOT = Path(__file__).resolve().parents[2]
 FILL = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, std::array<char*, 1ul> >"
+UNLINKED = PdlLinks(links_per_step=0, fills_between_per_step=0)
 HALF = "not exercised: xqa returns before it looks at the counter buffer"
 
 
-def fills(baseline: float, candidate: float) -> list[Record]:
+def fills(baseline: float, candidate: float, pdl: PdlLinks | None = UNLINKED) -> list[Record]:
     return [
-        TreatmentRecord(pair=1, role=role, activity="GPU", steps=8, per_step={FILL: number, "attention": 30.0})
+        TreatmentRecord(pair=1, role=role, activity="GPU", steps=8, per_step={FILL: number, "attention": 30.0}, pdl=pdl)
         for role, number in (("A", baseline), ("B", candidate))
     ]
 
@@ -77,6 +79,11 @@ def test_the_treatments_claims_hold_for_what_an_h200_showed() -> None:
         ([*fills(59.5, 0), *launches()], "FillFunctor<float> per decode step is 60 and 0"),
         ([*fills(60, 0), *launches(half="exercised")], f"the counter half is {HALF!r}"),
         ([*fills(60, 0), *launches(path="None")], "every engine used one known kernel path"),
+        ([*fills(60, 0, pdl=None), *launches()], "a fill between PDL-linked kernels is 'not exercised by this model'"),
+        (
+            [*fills(60, 0, pdl=PdlLinks(links_per_step=10, fills_between_per_step=20)), *launches()],
+            "a fill between PDL-linked kernels is 'not exercised by this model'",
+        ),
     ],
 )
 def test_each_claim_of_the_treatment_can_fail(found: list[Record], broken: str) -> None:

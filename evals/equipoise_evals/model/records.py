@@ -54,10 +54,30 @@ class LaunchRecord(Frozen):
     stage_s: dict[str, float]
 
 
+class PdlLinks(Frozen):
+    """Kernels that programmatic dependent launch (PDL) links in a decode step, and fills that stand between them.
+
+    Attributes:
+        links_per_step: How often SGLang's ``fused_fp8_qkv_kv_cache`` follows ``_fused_qk_rmsnorm_rope_gate`` on a
+            stream; 0 where the model does not have the two.
+        fills_between_per_step: Fills that start between the two of a link, on their stream.
+    """
+
+    links_per_step: float = Field(ge=0)
+    fills_between_per_step: float = Field(ge=0)
+
+    @model_validator(mode="after")
+    def _fills_stand_in_links(self) -> Self:
+        if self.fills_between_per_step and not self.links_per_step:
+            raise ValueError("fills cannot stand between kernels that do not run")
+        return self
+
+
 class TreatmentRecord(Frozen):
     """Kernels or operators per decode step in one engine, counted in a profiler trace.
 
-    ``per_step`` holds every counted name; ``steps`` is how many decode steps the trace covered.
+    ``per_step`` holds every counted name; ``steps`` is how many decode steps the trace covered. ``pdl`` is None where
+    it was not recorded: by earlier versions, and in traces of a CPU.
     """
 
     kind: Literal["treatment"] = "treatment"
@@ -66,6 +86,7 @@ class TreatmentRecord(Frozen):
     activity: Literal["CPU", "GPU"]
     steps: int = Field(ge=1)
     per_step: dict[str, float]
+    pdl: PdlLinks | None = None
 
 
 class StepColumns(Frozen):

@@ -140,7 +140,12 @@ class SGLangEngine:
         except trace.TraceError as broken:
             raise self.fault("treatment", str(broken)) from broken
         return TreatmentRecord(
-            pair=self.launch.pair, role=self.role, activity=activity, steps=counts.steps, per_step=counts.per_step
+            pair=self.launch.pair,
+            role=self.role,
+            activity=activity,
+            steps=counts.steps,
+            per_step=counts.per_step,
+            pdl=counts.pdl,
         )
 
     async def stress(self, batch: int, seed: int) -> StressRecord:
