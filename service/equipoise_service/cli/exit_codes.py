@@ -24,6 +24,15 @@ OF_VERDICT: dict[str, ExitCode] = {
 """By the overall word."""
 
 
+SERVER_ERROR = 500
+"""Statuses from here on say that something failed; those below, that the request has to change."""
+
+
+def code_of_status(status: int) -> ExitCode:
+    """How a command ends that met an error of this HTTP status, whether a service answered it or this process did."""
+    return ExitCode.USAGE if status < SERVER_ERROR else ExitCode.ERROR
+
+
 class CommandError(Exception):
     """A command could not do what it was called for; ``code`` is how it ends."""
 
