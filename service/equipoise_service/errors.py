@@ -3,7 +3,7 @@
 ::
 
     EquipoiseError                     title, status, type (the last part of the problem's URI)
-    ├── SettingsError              422  a variable of the environment holds something unusable (stops the process)
+    ├── SettingsError              500  a variable of the environment holds something unusable (stops the process)
     ├── DataInUse                  500  another service holds the data folder (stops the process)
     ├── ServerError                500  the HTTP server did not start (stops the process)
     └── Refusal
@@ -32,7 +32,7 @@
         └── AlreadyFinished        409  cancelling what has ended
 
 A constructor takes the facts and writes the sentence, so that no two places word the same refusal differently. The
-status also decides the exit code of a command that meets the error: below 500 whoever asked has to change something.
+status also decides the exit code of a command that meets the error, but for settings (``cli/exit_codes.py``).
 """
 
 from collections.abc import Sequence
@@ -70,7 +70,6 @@ class SettingsError(EquipoiseError):
     """A setting cannot be used; ``variable`` is its name in the environment."""
 
     title = "Unusable setting"
-    status = 422
     type = "settings"
 
     def __init__(self, variable: str, why: str) -> None:

@@ -2,6 +2,8 @@
 
 from enum import IntEnum
 
+from equipoise_service.errors import EquipoiseError, SettingsError
+
 
 class ExitCode(IntEnum):
     """What a pipeline reads."""
@@ -28,8 +30,13 @@ SERVER_ERROR = 500
 """Statuses from here on say that something failed; those below, that the request has to change."""
 
 
+def code_of(error: EquipoiseError) -> ExitCode:
+    """How a command ends that met this error. A setting is the operator's to change, though no client's."""
+    return ExitCode.USAGE if isinstance(error, SettingsError) else code_of_status(error.status)
+
+
 def code_of_status(status: int) -> ExitCode:
-    """How a command ends that met an error of this HTTP status, whether a service answered it or this process did."""
+    """How a command ends that a service answered with this HTTP status."""
     return ExitCode.USAGE if status < SERVER_ERROR else ExitCode.ERROR
 
 

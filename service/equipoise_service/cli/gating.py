@@ -12,7 +12,7 @@ from rich.console import Console
 
 from equipoise_evals.model import Verdict
 from equipoise_service.cli.comparing import compared, error_text, fetched
-from equipoise_service.cli.exit_codes import CommandError, ExitCode, code_of_status
+from equipoise_service.cli.exit_codes import CommandError, ExitCode, code_of
 from equipoise_service.errors import EquipoiseError
 from equipoise_service.gate import Policy, PolicyError, decide, load_policy
 from equipoise_service.gate.documents import GateDocument, annotations, gate_json, junit, summary
@@ -101,4 +101,4 @@ class Gate:
 def _code_of(refused: CommandError | EquipoiseError | PolicyError) -> ExitCode:
     if isinstance(refused, PolicyError):
         return ExitCode.USAGE
-    return refused.code if isinstance(refused, CommandError) else code_of_status(refused.status)
+    return refused.code if isinstance(refused, CommandError) else code_of(refused)

@@ -216,7 +216,7 @@ def test_an_engine_that_does_not_start_is_an_error_with_its_log(
         (["nonsense"], "No such command"),
         (["report", "x"], "no database"),
         (["report", "x", "--url", "127.0.0.1:9"], "such as http://"),
-        (["report", "--url", "http://["], "no address"),
+        (["report", "--url", "http://x:y"], "no address"),
         (["judge", "x"], "neither a file nor the id"),
         (["judge", "/"], "cannot be read"),
         (["judge", __file__], "does not hold records"),
