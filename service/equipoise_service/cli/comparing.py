@@ -4,8 +4,12 @@ import asyncio
 import contextlib
 import json
 import os
+import shlex
+import shutil
 import signal
+import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -25,10 +29,16 @@ async def compare_and_show(body: dict[str, Any], url: str | None, as_json: bool)
     console = Console(stderr=True)
     view = await compared(body, url, console)
     code = _ended(view, as_json)
-    where = f"EQUIPOISE_DATA={os.environ['EQUIPOISE_DATA']} " if "EQUIPOISE_DATA" in os.environ else ""
-    hint = f"{where}equipoise report {view['id']} prints all of it"
-    console.print(hint, highlight=False, style="dim", soft_wrap=True)
+    console.print(f"{_command('report')} {view['id']} prints all of it", highlight=False, style="dim", soft_wrap=True)
     return code
+
+
+def _command(name: str) -> str:
+    """A command of ours over the same data folder, as it can be typed here."""
+    program = Path(sys.executable).with_name("equipoise")
+    typed = "equipoise" if shutil.which("equipoise") or not program.exists() else os.path.relpath(program)
+    where = f"EQUIPOISE_DATA={shlex.quote(os.environ['EQUIPOISE_DATA'])} " if "EQUIPOISE_DATA" in os.environ else ""
+    return f"{where}{typed} {name}"
 
 
 async def compared(body: dict[str, Any], url: str | None, console: Console) -> dict[str, Any]:

@@ -122,11 +122,10 @@ def _treatment(treatment: TreatmentEvidence) -> list[str]:
         (code(name), f"{baseline:g}", f"{candidate:g}")
         for name, (baseline, candidate) in treatment_counts(treatment).items()
     ]
-    return [
-        f"{state}, counted per decode step in a profiler trace ({treatment.activity}).",
-        "",
-        *table(["counted", "baseline", "candidate"], body),
-    ]
+    how = f"{state}, counted per decode step in a profiler trace ({treatment.activity})."
+    if not body:
+        return [how, "", "No fill and no allocation was counted in either arm."]
+    return [how, "", *table(["counted", "baseline", "candidate"], body)]
 
 
 def _notes(notes: Iterable[str]) -> list[str]:
