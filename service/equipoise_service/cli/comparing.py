@@ -29,8 +29,18 @@ async def compare_and_show(body: dict[str, Any], url: str | None, as_json: bool)
     console = Console(stderr=True)
     view = await compared(body, url, console)
     code = _ended(view, as_json)
-    console.print(f"{_command('report')} {view['id']} prints all of it", highlight=False, style="dim", soft_wrap=True)
+    for hint in (_page(view["id"], url), f"{_command('report')} {view['id']} prints all of it"):
+        console.print(hint, highlight=False, style="dim", soft_wrap=True)
     return code
+
+
+def _page(comparison_id: str, url: str | None) -> str:
+    """Where a browser finds the comparison; a private service has gone by now."""
+    holder = None if url else holder_of(Settings.from_env().data)
+    address = url or (holder.url if holder else None)
+    if address is None:
+        return f"{_command('serve')} shows its page in a browser"
+    return f"{address.rstrip('/')}/comparisons/{comparison_id}/page is its page"
 
 
 def _command(name: str) -> str:

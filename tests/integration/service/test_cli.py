@@ -508,7 +508,9 @@ def test_compare_uses_the_service_that_runs(
         assert equipoise("compare", "m", *QUICK) == 2
         said = capsys.readouterr().err
         assert f"using the service that runs at {serving.url}" in said
-        hint = said.splitlines()[-1].removesuffix(" prints all of it")
+        page, hint = said.splitlines()[-2:]
+        assert httpx.get(page.removesuffix(" is its page"), trust_env=False).is_success
+        hint = hint.removesuffix(" prints all of it")
         printed = subprocess.run(["env", *shlex.split(hint)], capture_output=True, text=True, check=True).stdout
         assert printed.startswith("# Inconclusive: m")
         assert serving.get(f"/comparisons/{id_in(said)}")["status"] == "succeeded"
