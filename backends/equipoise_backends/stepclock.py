@@ -4,7 +4,7 @@ Owns the rows, the pool of CUDA events and the step log file. It decides nothing
 marks what it does not know as null. Only rank 0 of the target worker keeps rows.
 
 Sampled every n-th step, the clock does next to nothing in the steps between, and the period of a row is the mean over
-the steps since the row before it. That is how its own cost is measured.
+the steps since the row before it. Alternating between every step and every n-th within one block shows its own cost.
 """
 
 import json
@@ -20,13 +20,16 @@ import torch
 from equipoise_backends.host import Batch, ForwardBatch, GraphRunner, Runner, Scheduler
 
 Output = TypeVar("Output")
-EventPair = tuple[torch.cuda.Event, torch.cuda.Event]
+EventPair = tuple[torch._C._CudaEventBase, torch._C._CudaEventBase]
 
 SCHEMA = 1
 HOOK_STEPS = 2_000
 """Steps over which the hook's own host time is reported."""
-READ_TOGETHER = 256
-"""Steps whose events are read in one go: asking the driver in every step cost 86 us of host time on an H200."""
+READ_TOGETHER = 1_024
+"""Steps whose events are read in one go, usually by a `flush` after the block: asking the driver in every step cost
+86 us of host time on an H200."""
+ALTERNATE_STEPS = 64
+"""Steps of a stretch of an alternating clock: short beside a block, long beside the steps between two rows."""
 COLUMNS = {
     "monotonic_ns": "ns of CLOCK_MONOTONIC at the start of the step",
     "graph_batch": "requests the step was padded to; real_batch without a graph",
@@ -52,8 +55,10 @@ class Step(NamedTuple):
 class EventPool:
     """Pairs of CUDA timing events, reused once they have been read, and the stream they are recorded on.
 
-    ``Event.record()`` without a stream looks the current one up, which cost 15 to 56 us on an H200 host, and about 5 us
-    with the stream given. So the stream object is kept, and looked up again only when the current stream's id changes.
+    Between two steps a host runs much other code, so each hook finds cold caches. On an H200 host
+    ``torch.cuda.Event.record`` took 59 us there, 20 us with its stream given and 5 us without its Python wrapper;
+    looking up the current stream took 42 us and its id 3 us. Hence events of the wrapped class, and a stream object
+    kept until the current stream's id changes.
 
     Attributes:
         made: Pairs that exist.
@@ -64,20 +69,20 @@ class EventPool:
         self._streams: dict[tuple[int, int, int], torch.cuda.Stream] = {}
         self.made = 0
 
-    def record(self, event: torch.cuda.Event) -> None:
-        """Record an event on the current stream."""
+    def stream(self) -> torch.cuda.Stream:
+        """The current stream."""
         current = torch._C._cuda_getCurrentStream(-1)
         stream = self._streams.get(current)
         if stream is None:
             stream = self._streams.setdefault(current, torch.cuda.current_stream())
-        event.record(stream)
+        return stream
 
     def take(self) -> EventPair:
         """A pair (start, end) that nobody waits for."""
         if self._free:
             return self._free.pop()
         self.made += 1
-        return torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        return torch._C._CudaEventBase(enable_timing=True), torch._C._CudaEventBase(enable_timing=True)
 
     def give_back(self, pair: EventPair) -> None:
         """Reuse a pair whose time has been read."""
@@ -93,6 +98,7 @@ class StepClock:
         log: File that `flush` appends to; None keeps no rows.
         header: Facts for the first line of the log beside the columns.
         every: Rows are kept of every so many steps.
+        alternating: Rows are kept of every step in every other `ALTERNATE_STEPS` steps, beginning with the first ones.
         delay: Called after each graph replay, inside its busy time; for tests of the verdict only.
     """
 
@@ -102,14 +108,17 @@ class StepClock:
         header: Mapping[str, object],
         *,
         every: int = 1,
+        alternating: bool = False,
         delay: Callable[[], None] | None = None,
     ) -> None:
         self._log = log
-        self._header = {"every": every, **header}
+        self._header = {"every": every, "alternating": alternating, **header}
         self._every = every
+        self._alternating = alternating
         self._delay = delay
         self._steps_since_row = 0
         self._size_of_row: int | None = None
+        self._place_in_chain = 0
         self._hook_ns: deque[int] = deque(maxlen=HOOK_STEPS)
         self._replay_hook_ns = 0
         self._rows: list[Step] = []
@@ -136,17 +145,19 @@ class StepClock:
         self, original: Callable[..., Output], runner: Runner, batch: ForwardBatch, *args: object, **kw: object
     ) -> Output:
         """AROUND ``EagerRunner._execute_decode``: busy is the time of the whole forward."""
+        start_ns = time.monotonic_ns()
         if not self._counts(runner, batch) or not self._sampled(batch.batch_size):
             return original(runner, batch, *args, **kw)
-        start_ns, period_us = self._begin(batch.batch_size)
+        period_us = self._period_us(start_ns, batch.batch_size)
         pair = self._events.take() if batch.seq_lens.is_cuda else None
+        stream = None if pair is None else self._events.stream()
         if pair is not None:
-            self._events.record(pair[0])
-        before_ns = time.perf_counter_ns()
+            pair[0].record(stream)
+        before_ns = time.monotonic_ns()
         result = original(runner, batch, *args, **kw)
-        busy_us = (time.perf_counter_ns() - before_ns) / 1000
+        busy_us = (time.monotonic_ns() - before_ns) / 1000
         if pair is not None:
-            self._events.record(pair[1])
+            pair[1].record(stream)
         size = batch.batch_size
         self._keep(Step(start_ns, size, size, batch.seq_lens_sum, None if pair else busy_us, period_us), pair)
         return result
@@ -155,23 +166,21 @@ class StepClock:
         self, original: Callable[..., Output], runner: GraphRunner, batch: ForwardBatch, *args: object, **kw: object
     ) -> Output:
         """AROUND ``DecodeCudaGraphRunner.execute``: frames the step; `around_graph_replay` times inside it."""
-        entered_ns = time.perf_counter_ns()
+        start_ns = time.monotonic_ns()
         if not self._counts(runner, batch) or not self._sampled(batch.batch_size):
             return original(runner, batch, *args, **kw)
-        start_ns, period_us = self._begin(batch.batch_size)
+        period_us = self._period_us(start_ns, batch.batch_size)
         self._timing_replay = True
-        calling_ns = time.perf_counter_ns()
+        calling_ns = time.monotonic_ns()
         try:
             result = original(runner, batch, *args, **kw)
         finally:
             self._timing_replay = False
-        returned_ns = time.perf_counter_ns()
+        returned_ns = time.monotonic_ns()
         pair, self._replay_events = self._replay_events, None
         graph_batch = runner._replay_graph_key.size
-        step = Step(start_ns, graph_batch, batch.batch_size, batch.seq_lens_sum, None, period_us)
-        self._keep(step, pair)
-        outside_ns = calling_ns - entered_ns + time.perf_counter_ns() - returned_ns
-        self._hook_ns.append(outside_ns + self._replay_hook_ns)
+        self._keep(Step(start_ns, graph_batch, batch.batch_size, batch.seq_lens_sum, None, period_us), pair)
+        self._hook_ns.append(calling_ns - start_ns + self._replay_hook_ns + time.monotonic_ns() - returned_ns)
         return result
 
     def around_graph_replay(self, original: Callable[..., Output], *args: object, **kw: object) -> Output:
@@ -181,17 +190,18 @@ class StepClock:
             if self._delay is not None:
                 self._delay()
             return result
-        entered_ns = time.perf_counter_ns()
+        entered_ns = time.monotonic_ns()
         pair = self._events.take()
-        self._events.record(pair[0])
-        calling_ns = time.perf_counter_ns()
+        stream = self._events.stream()
+        pair[0].record(stream)
+        calling_ns = time.monotonic_ns()
         result = original(*args, **kw)
-        returned_ns = time.perf_counter_ns()
+        returned_ns = time.monotonic_ns()
         if self._delay is not None:
             self._delay()
-        self._events.record(pair[1])
+        pair[1].record(stream)
         self._replay_events = pair
-        self._replay_hook_ns = calling_ns - entered_ns + time.perf_counter_ns() - returned_ns
+        self._replay_hook_ns = calling_ns - entered_ns + time.monotonic_ns() - returned_ns
         return result
 
     def describe(self) -> dict[str, object]:
@@ -199,6 +209,7 @@ class StepClock:
         hook_us = sorted(ns / 1000 for ns in self._hook_ns)
         return {
             "every": self._every,
+            "alternating": self._alternating,
             "hook_rows": len(hook_us),
             "hook_median_us": statistics.median(hook_us) if hook_us else None,
             "hook_p99_us": hook_us[int(0.99 * (len(hook_us) - 1))] if hook_us else None,
@@ -230,19 +241,21 @@ class StepClock:
     def _sampled(self, size: int) -> bool:
         """Whether this step gets a row: the first of a chain of steps of one batch size, and every n-th after it."""
         self._steps_since_row += 1
-        if self._every == 1 or self._previous_start_ns is None:
+        if self._every == 1:
             return True
-        if size != self._size_of_row:
+        if self._previous_start_ns is None or size != self._size_of_row:
             self.break_chain()
-            return True
-        return self._steps_since_row >= self._every
+            self._place_in_chain = 0
+        else:
+            self._place_in_chain += 1
+        dense = self._alternating and self._place_in_chain // ALTERNATE_STEPS % 2 == 0
+        return dense or self._place_in_chain % self._every == 0
 
-    def _begin(self, size: int) -> tuple[int, float | None]:
-        start_ns = time.monotonic_ns()
+    def _period_us(self, start_ns: int, size: int) -> float | None:
         previous_ns, self._previous_start_ns = self._previous_start_ns, start_ns
         steps, self._steps_since_row = self._steps_since_row, 0
         self._size_of_row = size
-        return start_ns, None if previous_ns is None else (start_ns - previous_ns) / 1000 / steps
+        return None if previous_ns is None else (start_ns - previous_ns) / 1000 / steps
 
     def _keep(self, step: Step, pair: EventPair | None) -> None:
         self.steps_seen += 1

@@ -147,7 +147,7 @@ class FakeEvent:
 
 @pytest.fixture
 def fake_events(monkeypatch: pytest.MonkeyPatch) -> type[FakeEvent]:
-    monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
+    monkeypatch.setattr(torch._C, "_CudaEventBase", FakeEvent)
     monkeypatch.setattr(torch._C, "_cuda_getCurrentStream", lambda device: (1, 0, 1), raising=False)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: "the stream")
     monkeypatch.setattr(stepclock, "READ_TOGETHER", 1)
@@ -288,3 +288,17 @@ def test_a_delay_runs_once_per_replay_inside_the_events(log: Path, fake_events: 
         # The start was recorded before the delay, the end after it; an unsampled step is delayed too.
         assert order.pop() == f"delay at {before_ms + (1.5 if timed else 0):g}"
     assert order == []
+
+
+def test_an_alternating_clock_keeps_every_step_of_every_other_stretch(log: Path) -> None:
+    clock = StepClock(log, HEADER, every=16, alternating=True)
+    for _ in range(2 * stepclock.ALTERNATE_STEPS + 2):
+        scheduled(clock, batch())
+    clock.flush()
+    starts = [row.monotonic_ns for row in rows_of(log)]
+    periods = [row.period_us for row in rows_of(log)]
+    # Steps 0 to 63, then 64, 80, 96 and 112, then 128 and 129.
+    assert len(starts) == 64 + 4 + 2
+    steps_since = [1] * 64 + [16] * 4 + [1]
+    for place, steps in enumerate(steps_since, start=1):
+        assert periods[place] == (starts[place] - starts[place - 1]) / 1000 / steps

@@ -15,7 +15,7 @@ from equipoise_evals.model import (
     Verdict,
 )
 from equipoise_service.report.document import EngineFacts, Report
-from equipoise_service.report.tables import METRIC_NAMES, contrasts, treatment_counts
+from equipoise_service.report.tables import METRIC_NAMES, contrasts, pdl_sentence, treatment_counts
 
 LISTED_IDS = 50
 """Sampled ids beyond these are only counted, so that a report fits a comment; all of them are in the JSON report."""
@@ -122,10 +122,13 @@ def _treatment(treatment: TreatmentEvidence) -> list[str]:
         (code(name), f"{baseline:g}", f"{candidate:g}")
         for name, (baseline, candidate) in treatment_counts(treatment).items()
     ]
-    how = f"{state}, counted per decode step in a profiler trace ({treatment.activity})."
-    if not body:
-        return [how, "", "No fill and no allocation was counted in either arm."]
-    return [how, "", *table(["counted", "baseline", "candidate"], body)]
+    none = "No fill and no allocation was counted in either arm."
+    return [
+        f"{state}, counted per decode step in a profiler trace ({treatment.activity}).",
+        "",
+        *(table(["counted", "baseline", "candidate"], body) if body else [none]),
+        *_notes(filter(None, [pdl_sentence(treatment)])),
+    ]
 
 
 def _notes(notes: Iterable[str]) -> list[str]:
