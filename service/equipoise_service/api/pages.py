@@ -17,7 +17,7 @@ from equipoise_service.api.views import ComparisonList, ComparisonView, verdict_
 from equipoise_service.errors import InvalidCursor
 from equipoise_service.ids import is_id
 from equipoise_service.report.markdown import interval_text
-from equipoise_service.report.tables import CLOCKS, contrasts, pdl_sentence, treatment_counts
+from equipoise_service.report.tables import CLOCKS, contrasts, pdl_sentence, treatment_counts, word_of
 from equipoise_service.store import FINAL, ListFilter, Status
 
 router = APIRouter(tags=["pages"], include_in_schema=False)
@@ -28,6 +28,7 @@ templates.env.globals.update(
     role_names=ROLE_NAMES,
     pdl_sentence=pdl_sentence,
     treatment_counts=treatment_counts,
+    word_of=word_of,
     statuses=list(Status),
     verdicts=["ship", "neutral", "block", "inconclusive", "treatment_inactive", "invalid"],
 )
