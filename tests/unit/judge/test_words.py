@@ -130,7 +130,7 @@ def test_two_pairs_that_differ_much_promise_no_number() -> None:
 @pytest.mark.parametrize(
     ("only_a", "only_b", "said"),
     [
-        # Tango's two-sided 95 % interval for 3 * 30 against 3 * 40 of 3,957 is -1.49 to -0.04 pp; for twice, it holds 0.
+        # Tango, two-sided 95 %: 3 * 30 against 3 * 40 of 3,957 gives -1.49 to -0.04 pp; twice as many still hold 0.
         (40, 30, "No fewer than 3 passes over the questions in each arm would decide the accuracy, as a regression"),
         # The lower limit at 95 % one-sided for 3 * 48 against 3 * 50 of 3,957 is -0.87 pp; for twice, -1.03 pp.
         (50, 48, "would decide the accuracy, as not worse by the margin"),
