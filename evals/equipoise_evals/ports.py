@@ -32,13 +32,14 @@ class EngineFault(Exception):
 
 
 class Generation(Frozen):
-    """One answer of an engine to one prompt."""
+    """One answer of an engine to one prompt; ``sampling`` is what was sent with it, None where nobody says."""
 
     text: str
     output_ids: tuple[int, ...]
     finish_reason: str
     prompt_tokens: int
     cached_tokens: int
+    sampling: dict[str, JsonValue] | None = None
 
 
 class RequestFailed(Exception):

@@ -91,6 +91,7 @@ async def _ask(engine: Engine, sampling: SamplingPlan, prompt: Prompt) -> Answer
         finish_reason=generation.finish_reason,
         prompt_tokens=generation.prompt_tokens,
         cached_tokens=generation.cached_tokens,
+        sampling=generation.sampling,
     )
 
 

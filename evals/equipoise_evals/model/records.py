@@ -121,7 +121,11 @@ class BlockRecord(Frozen):
 
 
 class Answered(Frozen):
-    """The engine answered; whether rightly is for the grader."""
+    """The engine answered; whether rightly is for the grader.
+
+    Attributes:
+        sampling: The parameters as they were sent with this request; None where they were not recorded.
+    """
 
     state: Literal["answered"] = "answered"
     question_id: int = Field(ge=0)
@@ -130,6 +134,7 @@ class Answered(Frozen):
     finish_reason: str
     prompt_tokens: int = Field(ge=0)
     cached_tokens: int = Field(ge=0)
+    sampling: dict[str, JsonValue] | None = None
 
 
 class Failed(Frozen):
