@@ -104,7 +104,11 @@ class Recorder(Protocol):
     """Keeps each record durably as it comes."""
 
     def append(self, record: Record) -> None:
-        """Store one record; when this returns, it survives a crash."""
+        """Store one record; when this returns, it survives a crash.
+
+        An ``AnswerRecord`` alone may still be on its way to the disk: the next question does not wait for it. A
+        ``PassRecord`` takes the place of the answers that it is made of.
+        """
         ...
 
     def records(self) -> Records:

@@ -34,7 +34,7 @@ def judge_confounding(records: Records, plan: Plan) -> Invalid | None:
         (None if plan.layout == "crossover" else _devices(records.of(LaunchRecord)))
         or _sampling(passes)
         or _caches(passes)
-        or _clocks(records.of(BlockRecord))
+        or _clocks(records.current_blocks())
     )
 
 

@@ -148,14 +148,30 @@ class Failed(Frozen):
 Answer = Annotated[Answered | Failed, Field(discriminator="state")]
 
 
+class AnswerRecord(Frozen):
+    """One answer of a pass that goes on, kept as it comes; the pass's own record takes its place when it is complete.
+
+    What is left of a pass that was cut short is these; a resumed run asks only the questions that have none.
+    """
+
+    kind: Literal["answer"] = "answer"
+    pair: int = Field(ge=1)
+    role: Role
+    answer: Answer
+
+
 class PassRecord(Frozen):
-    """One greedy pass over the questions in one engine, in the order asked."""
+    """One greedy pass over the questions in one engine, in the order asked.
+
+    ``resumed`` answers are those of an earlier launch of the same pair, which was cut short.
+    """
 
     kind: Literal["pass"] = "pass"
     pair: int = Field(ge=1)
     role: Role
     answers: tuple[Answer, ...]
     duration_s: float = Field(ge=0)
+    resumed: int = Field(default=0, ge=0)
 
 
 class StopRecord(Frozen):
@@ -170,12 +186,14 @@ class StopRecord(Frozen):
 
 
 Record = Annotated[
-    QuestionsRecord | LaunchRecord | TreatmentRecord | BlockRecord | PassRecord | StopRecord,
+    QuestionsRecord | LaunchRecord | TreatmentRecord | BlockRecord | AnswerRecord | PassRecord | StopRecord,
     Field(discriminator="kind"),
 ]
 
 
-RecordKind = TypeVar("RecordKind", QuestionsRecord, LaunchRecord, TreatmentRecord, BlockRecord, PassRecord, StopRecord)
+RecordKind = TypeVar(
+    "RecordKind", QuestionsRecord, LaunchRecord, TreatmentRecord, BlockRecord, AnswerRecord, PassRecord, StopRecord
+)
 
 
 class Records(Frozen):
@@ -187,3 +205,16 @@ class Records(Frozen):
     def of(self, kind: type[RecordKind]) -> tuple[RecordKind, ...]:
         """The records of one kind, in order."""
         return tuple(record for record in self.records if isinstance(record, kind))
+
+    def current_blocks(self) -> tuple[BlockRecord, ...]:
+        """The blocks of each engine's last launch in a pair.
+
+        A pair that was cut short is launched again when the run is resumed, and timed again as a whole: the launch is
+        the unit, so blocks of two launches never make one pair.
+        """
+        last = {(r.pair, r.role): place for place, r in enumerate(self.records) if isinstance(r, LaunchRecord)}
+        return tuple(
+            record
+            for place, record in enumerate(self.records)
+            if isinstance(record, BlockRecord) and place > last.get((record.pair, record.role), -1)
+        )
