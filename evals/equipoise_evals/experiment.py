@@ -2,9 +2,10 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import takewhile
+from itertools import islice, takewhile
 
 from equipoise_evals.decode.schedule import launch_order, planned_blocks
+from equipoise_evals.gsm8k.equality import Parting, partings
 from equipoise_evals.gsm8k.passes import run_pass
 from equipoise_evals.gsm8k.prompt import Prompt
 from equipoise_evals.judge import judge
@@ -19,6 +20,7 @@ from equipoise_evals.model import (
     AnswerRecord,
     AskedQuestion,
     BlockRecord,
+    DivergenceRecord,
     Invalid,
     LatencyInconclusive,
     LaunchRecord,
@@ -28,14 +30,18 @@ from equipoise_evals.model import (
     Records,
     Regression,
     Role,
+    TokenChoice,
     TreatmentInactive,
     TreatmentRecord,
     Verdict,
 )
-from equipoise_evals.ports import Engine, Launcher, MonotonicClock, Progress, Recorder
+from equipoise_evals.ports import Engine, Launcher, MonotonicClock, Progress, Recorder, RequestFailed
 
 TRACED_STEPS = 8
 """Decode steps in a profiler trace: enough to tell a fill per step from the trace's edges."""
+
+MOST_DIVERGENCES = 16
+"""Questions of a launch pair asked again where answers part: enough to tell a near tie from a change, and seconds."""
 
 Engines = Mapping[Role, Engine]
 
@@ -152,6 +158,7 @@ async def measure_accuracy(engines: Engines, plan: Plan, prompts: Sequence[Promp
     for role in launch_order(plan, pair):
         if (pair, role) not in passed:
             await measure_pass(engines[role], plan.accuracy, prompts, pair, world)
+    await ask_divergences(engines, prompts, pair, world)
 
 
 async def measure_pass(
@@ -174,6 +181,38 @@ async def measure_pass(
             on_answer=keep,
             done={answer.question_id: answer for answer in kept if isinstance(answer, Answered)},
         )
+    )
+
+
+async def ask_divergences(engines: Engines, prompts: Sequence[Prompt], pair: int, world: World) -> None:
+    """Ask both engines how probable either token is where the arms' answers part: a near tie or a confident change."""
+    records = world.recorder.records()
+    passes = {done.role: done for done in records.of(PassRecord) if done.pair == pair}
+    asked = {known.question_id for known in records.of(DivergenceRecord) if known.pair == pair}
+    text = {prompt.question.id: prompt.text for prompt in prompts}
+    parted = islice(partings(passes["A"], passes["B"]), MOST_DIVERGENCES)
+    for parting in parted:
+        if parting.question_id not in asked:
+            world.progress("gsm8k", len(prompts), len(prompts), "asking again where the answers part")
+            world.recorder.append(await ask_divergence(engines, text[parting.question_id], parting, pair))
+
+
+async def ask_divergence(engines: Engines, prompt: str, parting: Parting, pair: int) -> DivergenceRecord:
+    """One question asked of both engines again, up to the token in which their answers part."""
+    choices: dict[Role, TokenChoice] = {}
+    errors: dict[Role, str] = {}
+    for role in ROLES:
+        try:
+            choices[role] = await engines[role].choose(prompt, parting.prefix, parting.tokens)
+        except RequestFailed as failed:
+            errors[role] = str(failed)
+    return DivergenceRecord(
+        pair=pair,
+        question_id=parting.question_id,
+        token_index=len(parting.prefix),
+        tokens=parting.tokens,
+        choices=choices,
+        errors=errors,
     )
 
 

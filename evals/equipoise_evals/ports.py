@@ -10,7 +10,7 @@ from typing import Protocol
 from pydantic import Field, JsonValue
 
 from equipoise_evals.model import ArmSpec, Frozen, Plan, Record, Records, Role, SamplingPlan, StepColumns
-from equipoise_evals.model.records import ClientTiming, LaunchRecord, TreatmentRecord
+from equipoise_evals.model.records import ClientTiming, LaunchRecord, TokenChoice, TreatmentRecord
 
 
 class EngineFault(Exception):
@@ -32,7 +32,10 @@ class EngineFault(Exception):
 
 
 class Generation(Frozen):
-    """One answer of an engine to one prompt; ``sampling`` is what was sent with it, None where nobody says."""
+    """One answer of an engine to one prompt.
+
+    ``sampling`` is what was sent with it, None where nobody says; ``retries`` how often it was sent in vain before.
+    """
 
     text: str
     output_ids: tuple[int, ...]
@@ -40,6 +43,7 @@ class Generation(Frozen):
     prompt_tokens: int
     cached_tokens: int
     sampling: dict[str, JsonValue] | None = None
+    retries: int = 0
 
 
 class RequestFailed(Exception):
@@ -76,6 +80,10 @@ class Engine(Protocol):
 
     async def generate(self, prompt: str, sampling: SamplingPlan) -> Generation:
         """Answer one prompt; raises ``RequestFailed`` for this request, ``EngineFault`` if the engine is gone."""
+        ...
+
+    async def choose(self, prompt: str, prefix: Sequence[int], tokens: tuple[int | None, int | None]) -> TokenChoice:
+        """Log-probabilities of the token after ``prompt`` and the output tokens ``prefix``; raises as ``generate``."""
         ...
 
     async def decode(self, batch: int, prompt_tokens: int, steps: int, seed: int) -> Decoded:

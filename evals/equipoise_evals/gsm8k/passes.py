@@ -95,6 +95,7 @@ async def _ask(engine: Engine, sampling: SamplingPlan, prompt: Prompt) -> Answer
         prompt_tokens=generation.prompt_tokens,
         cached_tokens=generation.cached_tokens,
         sampling=generation.sampling,
+        retries=generation.retries,
     )
 
 

@@ -24,6 +24,7 @@ from equipoise_evals.model.records import (
     AskedQuestion,
     BlockRecord,
     ClientTiming,
+    DivergenceRecord,
     Failed,
     LaunchRecord,
     PassRecord,
@@ -32,6 +33,7 @@ from equipoise_evals.model.records import (
     Records,
     StepColumns,
     StopRecord,
+    TokenChoice,
     TreatmentRecord,
 )
 from equipoise_evals.model.verdict import (
@@ -86,6 +88,7 @@ __all__ = [
     "Cause",
     "ClientTiming",
     "Cost",
+    "DivergenceRecord",
     "EngineMetric",
     "Equivalent",
     "Failed",
@@ -127,6 +130,7 @@ __all__ = [
     "Slower",
     "StepColumns",
     "StopRecord",
+    "TokenChoice",
     "TreatmentEvidence",
     "TreatmentInactive",
     "TreatmentRecord",

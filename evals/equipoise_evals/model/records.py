@@ -125,6 +125,7 @@ class Answered(Frozen):
 
     Attributes:
         sampling: The parameters as they were sent with this request; None where they were not recorded.
+        retries: How often the request was sent before it was taken.
     """
 
     state: Literal["answered"] = "answered"
@@ -135,6 +136,7 @@ class Answered(Frozen):
     prompt_tokens: int = Field(ge=0)
     cached_tokens: int = Field(ge=0)
     sampling: dict[str, JsonValue] | None = None
+    retries: int = Field(default=0, ge=0)
 
 
 class Failed(Frozen):
@@ -174,6 +176,42 @@ class PassRecord(Frozen):
     resumed: int = Field(default=0, ge=0)
 
 
+class TokenChoice(Frozen):
+    """What one engine thinks of the next token after a prefix that both arms' answers share.
+
+    Attributes:
+        logprobs: Natural log-probabilities of the two answers' tokens there, baseline's and candidate's; None where an
+            answer had ended.
+        top: Token ids with their log-probabilities, most probable first.
+        path: ``decode`` where the token came out of a decode step, as it did in the pass; ``prefill`` where it is the
+            first of an answer, or the engine would not repeat the last token of the prefix by itself.
+    """
+
+    logprobs: tuple[float | None, float | None]
+    top: tuple[tuple[int, float], ...]
+    path: Literal["decode", "prefill"]
+
+
+class DivergenceRecord(Frozen):
+    """Where the arms' answers of one launch pair part, asked of both engines again after their passes.
+
+    Asked again, since log-probabilities with every token would change what a decode step does.
+
+    Attributes:
+        token_index: 0-based first output token that differs.
+        tokens: The baseline's and the candidate's token there; None where an answer had ended.
+        choices: By role; an engine whose request failed is missing, and ``errors`` says why.
+    """
+
+    kind: Literal["divergence"] = "divergence"
+    pair: int = Field(ge=1)
+    question_id: int = Field(ge=0)
+    token_index: int = Field(ge=0)
+    tokens: tuple[int | None, int | None]
+    choices: dict[Role, TokenChoice]
+    errors: dict[Role, str] = Field(default_factory=dict)
+
+
 class StopRecord(Frozen):
     """One engine's end: how it went and what, if anything, it left behind."""
 
@@ -186,13 +224,28 @@ class StopRecord(Frozen):
 
 
 Record = Annotated[
-    QuestionsRecord | LaunchRecord | TreatmentRecord | BlockRecord | AnswerRecord | PassRecord | StopRecord,
+    QuestionsRecord
+    | LaunchRecord
+    | TreatmentRecord
+    | BlockRecord
+    | AnswerRecord
+    | PassRecord
+    | DivergenceRecord
+    | StopRecord,
     Field(discriminator="kind"),
 ]
 
 
 RecordKind = TypeVar(
-    "RecordKind", QuestionsRecord, LaunchRecord, TreatmentRecord, BlockRecord, AnswerRecord, PassRecord, StopRecord
+    "RecordKind",
+    QuestionsRecord,
+    LaunchRecord,
+    TreatmentRecord,
+    BlockRecord,
+    AnswerRecord,
+    PassRecord,
+    DivergenceRecord,
+    StopRecord,
 )
 
 

@@ -3,6 +3,7 @@
 It owns the wire and nothing else: whether the engine's process lives, and what an answer proves, is decided elsewhere.
 """
 
+import asyncio
 import io
 import json
 import time
@@ -13,12 +14,17 @@ import aiohttp
 from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter, ValidationError
 
 from equipoise_evals.model import SamplingPlan
-from equipoise_evals.model.records import ClientTiming
+from equipoise_evals.model.records import ClientTiming, TokenChoice
 from equipoise_evals.ports import Generation, RequestFailed
 from equipoise_service.engines.streaming import Chunk, NoTiming, timing
 
 JsonObject = dict[str, JsonValue]
 _OBJECT: TypeAdapter[JsonObject] = TypeAdapter(JsonObject)
+TOP_TOKENS = 2
+NO_ROOM = frozenset({429, 503})
+RETRY_PAUSES_S = (0.1, 0.4, 1.6)
+KEEP_ALIVE_S = 3.0
+"""Less than the 5 s after which SGLang's server closes an idle connection: a request must not meet that moment."""
 CHUNK_LIMIT_BYTES = 64 * 1024 * 1024
 
 
@@ -27,6 +33,14 @@ Parsed = TypeVar("Parsed", bound=BaseModel)
 
 class EngineUnreachable(RequestFailed):
     """The connection was refused, reset or closed: the engine may be gone."""
+
+
+class NotTaken(RequestFailed):
+    """The engine did not begin with the request: it was not reached, or had no room. Sending it again is safe."""
+
+
+class NotReached(EngineUnreachable, NotTaken):
+    """No connection was made."""
 
 
 class _Wire(BaseModel):
@@ -58,6 +72,23 @@ class _StreamChunk(_Wire):
     meta_info: _Meta
 
 
+class _Tokens(_Wire):
+    tokens: tuple[int, ...]
+
+
+_Logprob = tuple[float, int, str | None]
+
+
+class _ChosenMeta(_Wire):
+    output_top_logprobs: tuple[tuple[_Logprob, ...], ...]
+    output_token_ids_logprobs: tuple[tuple[_Logprob, ...], ...]
+
+
+class _Chosen(_Wire):
+    output_ids: tuple[int, ...]
+    meta_info: _ChosenMeta
+
+
 def sampling_params(sampling: SamplingPlan) -> JsonObject:
     """Every parameter that a model's own defaults could decide, always explicit."""
     return {
@@ -85,7 +116,7 @@ class EngineClient:
         self._clock = clock
         # No limit on connections: the number of requests in flight is the experiment's, never the client's.
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S),
             read_bufsize=1 << 20,
             timeout=aiohttp.ClientTimeout(total=request_s),
         )
@@ -111,7 +142,8 @@ class EngineClient:
         """
         sent = sampling_params(sampling)
         body: JsonObject = {"text": prompt, "sampling_params": sent, "stream": False}
-        answer = _parse(_Answer, await self._request("POST", "/generate", body))
+        raw, retries = await self._taken(body)
+        answer = _parse(_Answer, raw)
         finish = answer.meta_info.finish_reason
         if finish is None or finish.type == "abort":
             raise RequestFailed(f"the engine aborted the request: {finish.message if finish else 'no finish reason'}")
@@ -122,7 +154,51 @@ class EngineClient:
             prompt_tokens=answer.meta_info.prompt_tokens,
             cached_tokens=answer.meta_info.cached_tokens,
             sampling=sent,
+            retries=retries,
         )
+
+    async def tokenize(self, prompt: str) -> tuple[int, ...]:
+        """Token ids of a prompt as ``generate`` gets them, special tokens included."""
+        return _parse(_Tokens, await self._request("POST", "/tokenize", {"prompt": prompt})).tokens
+
+    async def choose(self, prompt: str, prefix: Sequence[int], tokens: tuple[int | None, int | None]) -> TokenChoice:
+        """Log-probabilities of the token after a prompt and the output tokens ``prefix``.
+
+        The last token of the prefix is left for the engine to repeat, so that the one asked for comes out of a decode
+        step as it did in the answer. Where the engine repeats another one, the whole prefix is given.
+        """
+        ids = [*await self.tokenize(prompt), *prefix]
+        if prefix:
+            chosen, choices = await self._choices(ids[:-1], 2, tokens)
+            if chosen[:1] == (prefix[-1],) and len(choices) == 2:
+                return choices[1]
+        _, choices = await self._choices(ids, 1, tokens)
+        return choices[0].model_copy(update={"path": "prefill"})
+
+    async def _choices(
+        self, ids: list[int], new_tokens: int, tokens: tuple[int | None, int | None]
+    ) -> tuple[tuple[int, ...], list[TokenChoice]]:
+        """Tokens that the engine goes on with, and what it thought of ``tokens`` at each."""
+        known = [token for token in tokens if token is not None]
+        body: JsonObject = {
+            "input_ids": list[JsonValue](ids),
+            "sampling_params": sampling_params(SamplingPlan(max_new_tokens=new_tokens, stop=(), ignore_eos=True)),
+            "stream": False,
+            "return_logprob": True,
+            "top_logprobs_num": TOP_TOKENS,
+            "token_ids_logprob": list[JsonValue](known),
+        }
+        answer = _parse(_Chosen, await self._request("POST", "/generate", body))
+        meta = answer.meta_info
+        if len(meta.output_top_logprobs) != len(meta.output_token_ids_logprobs) or not meta.output_top_logprobs:
+            raise RequestFailed("the engine gave no log-probabilities")
+        choices = []
+        for top, of_tokens in zip(meta.output_top_logprobs, meta.output_token_ids_logprobs, strict=True):
+            by_id = {token: logprob for logprob, token, _ in of_tokens}
+            first, second = (None if token is None else by_id[token] for token in tokens)
+            pairs = tuple((token, logprob) for logprob, token, _ in top)
+            choices.append(TokenChoice(logprobs=(first, second), top=pairs, path="decode"))
+        return answer.output_ids, choices
 
     async def stream_batch(
         self, prompts: Sequence[Sequence[int]], new_tokens: int, on_token: Callable[[int], None] | None = None
@@ -215,6 +291,19 @@ class EngineClient:
         }
         await self._request("POST", "/start_profile", body)
 
+    async def _taken(self, body: JsonObject) -> tuple[bytes, int]:
+        """Send a prompt until the engine takes it; the answer, and how often it was sent in vain.
+
+        Only what the engine certainly did not begin is sent again: a connection that was never made, or a refusal for
+        want of room. Anything else, a timeout above all, may have been answered and stays a failure.
+        """
+        for retries, pause_s in enumerate(RETRY_PAUSES_S):
+            try:
+                return await self._request("POST", "/generate", body), retries
+            except NotTaken:
+                await asyncio.sleep(pause_s)
+        return await self._request("POST", "/generate", body), len(RETRY_PAUSES_S)
+
     async def _object(self, method: str, path: str) -> JsonObject:
         raw = await self._request(method, path, None)
         try:
@@ -229,6 +318,8 @@ class EngineClient:
                 return await response.read()
         except TimeoutError as late:
             raise RequestFailed(f"{path} did not answer within {self._request_s:g} s") from late
+        except aiohttp.ClientConnectorError as unmade:
+            raise NotReached(f"{path}: {type(unmade).__name__}: {unmade}") from unmade
         except aiohttp.ClientError as broken:
             raise EngineUnreachable(f"{path}: {type(broken).__name__}: {broken}") from broken
 
@@ -243,7 +334,8 @@ def _json(body: JsonObject | None) -> dict[str, Any]:
 async def _require_ok(response: aiohttp.ClientResponse) -> None:
     if response.status >= 400:
         text = (await response.text(errors="replace"))[:300]
-        raise RequestFailed(f"HTTP {response.status} from {response.url.path}: {text}")
+        kind = NotTaken if response.status in NO_ROOM else RequestFailed
+        raise kind(f"HTTP {response.status} from {response.url.path}: {text}")
 
 
 async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:

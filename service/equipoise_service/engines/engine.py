@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import JsonValue
 
 from equipoise_evals.model import ArmSpec, ModelRef, Role, SamplingPlan
-from equipoise_evals.model.records import LaunchRecord, TreatmentRecord
+from equipoise_evals.model.records import LaunchRecord, TokenChoice, TreatmentRecord
 from equipoise_evals.ports import Decoded, EngineFault, Generation, RequestFailed
 from equipoise_service.engines import logs, trace
 from equipoise_service.engines.attestation import AttestationError, Expected, attested, clock_cost, reported
@@ -116,6 +116,10 @@ class SGLangEngine:
     async def generate(self, prompt: str, sampling: SamplingPlan) -> Generation:
         """Answer one prompt."""
         return await self._alive("gsm8k", self.client.generate(prompt, sampling))
+
+    async def choose(self, prompt: str, prefix: Sequence[int], tokens: tuple[int | None, int | None]) -> TokenChoice:
+        """Log-probabilities of the token after a prompt and output tokens."""
+        return await self._alive("gsm8k", self.client.choose(prompt, prefix, tokens))
 
     async def decode(self, batch: int, prompt_tokens: int, steps: int, seed: int) -> Decoded:
         """Decode a block; its steps are those of the engine's own log that ran the whole batch."""

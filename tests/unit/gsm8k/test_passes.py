@@ -17,6 +17,7 @@ from equipoise_evals.model import (
     Question,
     Role,
     SamplingPlan,
+    TokenChoice,
     TreatmentRecord,
 )
 from equipoise_evals.ports import Decoded, EngineFault, Generation, RequestFailed
@@ -86,6 +87,9 @@ class ScriptedEngine:
         )
 
     async def attest(self) -> LaunchRecord:
+        raise AssertionError("a pass only generates")
+
+    async def choose(self, prompt: str, prefix: Sequence[int], tokens: tuple[int | None, int | None]) -> TokenChoice:
         raise AssertionError("a pass only generates")
 
     async def decode(self, batch: int, prompt_tokens: int, steps: int, seed: int) -> Decoded:
