@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from itertools import islice, takewhile
 
 from equipoise_evals.decode.schedule import launch_order, planned_blocks
+from equipoise_evals.gsm8k.chat import AnyPrompt
 from equipoise_evals.gsm8k.equality import Parting, partings
 from equipoise_evals.gsm8k.passes import run_pass
-from equipoise_evals.gsm8k.prompt import Prompt
 from equipoise_evals.judge import judge
 from equipoise_evals.judge.treatment import judge_treatment
 from equipoise_evals.model import (
@@ -35,7 +35,7 @@ from equipoise_evals.model import (
     TreatmentRecord,
     Verdict,
 )
-from equipoise_evals.ports import Engine, Launcher, MonotonicClock, Progress, Recorder, RequestFailed
+from equipoise_evals.ports import Asked, Engine, Launcher, MonotonicClock, Progress, Recorder, RequestFailed
 
 TRACED_STEPS = 8
 """Decode steps in a profiler trace: enough to tell a fill per step from the trace's edges."""
@@ -56,7 +56,7 @@ class World:
         self.progress = progress
 
 
-async def run_comparison(plan: Plan, prompts: Sequence[Prompt], world: World) -> Verdict:
+async def run_comparison(plan: Plan, prompts: Sequence[AnyPrompt], world: World) -> Verdict:
     """Measure launch pairs until the plan is decided, then judge what was recorded.
 
     A recorder that holds records already is gone on with: complete launch pairs stay, the one that was cut short is
@@ -110,7 +110,7 @@ def finished_pairs(records: Records, plan: Plan) -> int:
     return len(list(takewhile(complete, range(1, plan.pairs_max + 1))))
 
 
-def questions_record(prompts: Sequence[Prompt]) -> QuestionsRecord:
+def questions_record(prompts: Sequence[AnyPrompt]) -> QuestionsRecord:
     """The questions asked and the digests of their prompts, for the record."""
     return QuestionsRecord(
         asked=tuple(AskedQuestion(question=prompt.question, prompt_sha256=prompt.sha256) for prompt in prompts)
@@ -150,7 +150,7 @@ async def treatment_is_live(engines: Engines, plan: Plan, pair: int, world: Worl
     return plan.declared_aa or (evidence is not None and evidence.active)
 
 
-async def measure_accuracy(engines: Engines, plan: Plan, prompts: Sequence[Prompt], pair: int, world: World) -> None:
+async def measure_accuracy(engines: Engines, plan: Plan, prompts: Sequence[AnyPrompt], pair: int, world: World) -> None:
     """One greedy pass per arm over the same questions, in the order in which the engines were started."""
     if plan.accuracy is None or pair > plan.accuracy.passes_max:
         return
@@ -162,7 +162,7 @@ async def measure_accuracy(engines: Engines, plan: Plan, prompts: Sequence[Promp
 
 
 async def measure_pass(
-    engine: Engine, accuracy: AccuracyPlan, prompts: Sequence[Prompt], pair: int, world: World
+    engine: Engine, accuracy: AccuracyPlan, prompts: Sequence[AnyPrompt], pair: int, world: World
 ) -> None:
     """One pass, each answer kept as it comes; what an earlier launch had answered of it is not asked again."""
 
@@ -184,20 +184,20 @@ async def measure_pass(
     )
 
 
-async def ask_divergences(engines: Engines, prompts: Sequence[Prompt], pair: int, world: World) -> None:
+async def ask_divergences(engines: Engines, prompts: Sequence[AnyPrompt], pair: int, world: World) -> None:
     """Ask both engines how probable either token is where the arms' answers part: a near tie or a confident change."""
     records = world.recorder.records()
     passes = {done.role: done for done in records.of(PassRecord) if done.pair == pair}
     asked = {known.question_id for known in records.of(DivergenceRecord) if known.pair == pair}
-    text = {prompt.question.id: prompt.text for prompt in prompts}
+    asked_as = {prompt.question.id: prompt.asked for prompt in prompts}
     parted = islice(partings(passes["A"], passes["B"]), MOST_DIVERGENCES)
     for parting in parted:
         if parting.question_id not in asked:
             world.progress("gsm8k", len(prompts), len(prompts), "asking again where the answers part")
-            world.recorder.append(await ask_divergence(engines, text[parting.question_id], parting, pair))
+            world.recorder.append(await ask_divergence(engines, asked_as[parting.question_id], parting, pair))
 
 
-async def ask_divergence(engines: Engines, prompt: str, parting: Parting, pair: int) -> DivergenceRecord:
+async def ask_divergence(engines: Engines, prompt: Asked, parting: Parting, pair: int) -> DivergenceRecord:
     """One question asked of both engines again, up to the token in which their answers part."""
     choices: dict[Role, TokenChoice] = {}
     errors: dict[Role, str] = {}

@@ -5,12 +5,13 @@ An engine that cannot do what is asked raises ``EngineFault``; the experiment ne
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Literal, Protocol
 
 from pydantic import Field, JsonValue
 
 from equipoise_evals.model import ArmSpec, Frozen, Plan, Record, Records, Role, SamplingPlan, StepColumns
-from equipoise_evals.model.records import ClientTiming, LaunchRecord, TokenChoice, TreatmentRecord
+from equipoise_evals.model.records import ClientTiming, LaunchRecord, PromptProbe, TokenChoice, TreatmentRecord
 
 
 class EngineFault(Exception):
@@ -50,6 +51,18 @@ class RequestFailed(Exception):
     """One request got no answer; it becomes a ``Failed`` answer, never a wrong one."""
 
 
+@dataclass(frozen=True)
+class ChatMessage:
+    """One turn of a chat."""
+
+    role: Literal["user", "assistant"]
+    content: str
+
+
+Asked = str | tuple[ChatMessage, ...]
+"""What an engine is asked: a text to go on with, or turns for its model's chat template."""
+
+
 class Decoded(Frozen):
     """One block's worth of decoding: the engine's own step clock and the clients' view of the same steps.
 
@@ -78,11 +91,15 @@ class Engine(Protocol):
         """Read ``/server_info`` and report what this engine says and proves it is."""
         ...
 
-    async def generate(self, prompt: str, sampling: SamplingPlan) -> Generation:
+    async def probe(self, prompt: Asked) -> PromptProbe:
+        """A prompt's tokens as the model gets them; raises ``EngineFault`` unless they begin with exactly one BOS."""
+        ...
+
+    async def generate(self, prompt: Asked, sampling: SamplingPlan) -> Generation:
         """Answer one prompt; raises ``RequestFailed`` for this request, ``EngineFault`` if the engine is gone."""
         ...
 
-    async def choose(self, prompt: str, prefix: Sequence[int], tokens: tuple[int | None, int | None]) -> TokenChoice:
+    async def choose(self, prompt: Asked, prefix: Sequence[int], tokens: tuple[int | None, int | None]) -> TokenChoice:
         """Log-probabilities of the token after ``prompt`` and the output tokens ``prefix``; raises as ``generate``."""
         ...
 

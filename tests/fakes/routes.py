@@ -130,7 +130,8 @@ class Routes:
 
     async def tokenize(self, request: web.Request) -> web.Response:
         """``POST /tokenize``; the prompt is remembered, so that its ids can be answered."""
-        prompt = (await request.json())["prompt"]
+        body = await request.json()
+        prompt = body["prompt"] if "prompt" in body else "\n\n".join(turn["content"] for turn in body["messages"])
         ids, _ = tokens(prompt)
         self._tokenized[tuple(ids)] = prompt
         return web.json_response({"tokens": ids, "count": len(ids), "max_model_len": 8192})
@@ -147,6 +148,8 @@ class Routes:
             return web.json_response({"error": {"message": message}}, status=400)
         if body.get("return_logprob"):
             return self._choices(body)
+        if not body["stream"]:
+            return await self._answer(body | {"text": self._tokenized[tuple(body["input_ids"])]})
         prompts = body["input_ids"]
         prompts = prompts if isinstance(prompts[0], list) else [prompts]
         return await self._stream(request, prompts, body["sampling_params"]["max_new_tokens"])

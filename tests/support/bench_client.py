@@ -25,8 +25,8 @@ import httpx
 from equipoise_evals.gsm8k.load import load_shipped
 from equipoise_evals.gsm8k.passes import run_pass
 from equipoise_evals.gsm8k.prompt import Prompt, build_prompts
-from equipoise_evals.model import AnswerRecord, SamplingPlan
-from equipoise_evals.ports import Engine, Generation
+from equipoise_evals.model import AnswerRecord, PromptProbe, SamplingPlan
+from equipoise_evals.ports import Asked, Engine, Generation
 from equipoise_service.engines.client import EngineClient
 from equipoise_service.store import NewComparison, Store, StoredRecorder
 from tests.support.records import accuracy_plan
@@ -47,7 +47,7 @@ class Run(NamedTuple):
     most_open: int
 
 
-class Asked:
+class AskedAlone:
     """As much of an engine as a pass asks for."""
 
     role = "A"
@@ -55,7 +55,11 @@ class Asked:
     def __init__(self, client: EngineClient) -> None:
         self._client = client
 
-    async def generate(self, prompt: str, sampling: SamplingPlan) -> Generation:
+    async def probe(self, prompt: Asked) -> PromptProbe:
+        """The engine has no tokenizer."""
+        return PromptProbe(tokens=800, head=(1,), bos=None)
+
+    async def generate(self, prompt: Asked, sampling: SamplingPlan) -> Generation:
         """Answer one prompt."""
         return await self._client.generate(prompt, sampling)
 
@@ -77,7 +81,7 @@ async def ours(port: int, concurrency: int, asked: Sequence[Prompt], folder: Pat
     async with EngineClient(port, request_s=60) as client:
         began_s = time.monotonic()
         done = await run_pass(
-            cast("Engine", Asked(client)), plan, asked, pair=1, clock=time.monotonic,
+            cast("Engine", AskedAlone(client)), plan, asked, pair=1, clock=time.monotonic,
             progress=lambda *told: None,
             on_answer=lambda answer: recorder.append(AnswerRecord(pair=1, role="A", answer=answer)),
         )  # fmt: skip

@@ -26,6 +26,7 @@ from equipoise_evals.model import (
     Invalid,
     LaunchRecord,
     PassRecord,
+    PromptProbe,
     Question,
     QuestionsRecord,
     Record,
@@ -139,6 +140,15 @@ def test_a2_07_timeouts_do_not_leave_the_denominator() -> None:
     # Only the 1,219 questions that both answered are compared: 1,200 and 1,150 right.
     assert (evidence.graded, evidence.missing) == (1219, 100)
     assert evidence.difference_pp == pytest.approx(-100 * 50 / 1219)
+
+
+def test_a2_15_arms_whose_prompts_have_other_tokens_are_no_comparison() -> None:
+    one, two = PromptProbe(tokens=3, head=(1, 5, 6), bos=1), PromptProbe(tokens=4, head=(1, 1, 5, 6), bos=1)
+    a, b = make.one_pass(1, "A", [True] * N), make.one_pass(1, "B", [True] * N)
+    refused = invalid(judged([a.model_copy(update={"probe": one}), b.model_copy(update={"probe": two})]))
+    assert refused.reason == "prompt_differs"
+    same = judged([done.model_copy(update={"probe": one}) for done in (a, b)])
+    assert word(same).word == "non_inferior"
 
 
 async def test_a2_11_both_arms_are_asked_every_question() -> None:

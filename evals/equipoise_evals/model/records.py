@@ -162,10 +162,26 @@ class AnswerRecord(Frozen):
     answer: Answer
 
 
+class PromptProbe(Frozen):
+    """The first prompt of a pass as the engine's tokenizer gives it to the model.
+
+    Attributes:
+        tokens: How many there are.
+        head: The first of them.
+        bos: The token that this tokenizer puts before every text; None where it puts none. A prompt begins with
+            exactly one, whether the tokenizer or a chat template wrote it.
+    """
+
+    tokens: int = Field(ge=0)
+    head: tuple[int, ...]
+    bos: int | None
+
+
 class PassRecord(Frozen):
     """One greedy pass over the questions in one engine, in the order asked.
 
-    ``resumed`` answers are those of an earlier launch of the same pair, which was cut short.
+    ``resumed`` answers are those of an earlier launch of the same pair, which was cut short. ``probe`` is None where
+    it was not recorded.
     """
 
     kind: Literal["pass"] = "pass"
@@ -174,6 +190,7 @@ class PassRecord(Frozen):
     answers: tuple[Answer, ...]
     duration_s: float = Field(ge=0)
     resumed: int = Field(default=0, ge=0)
+    probe: PromptProbe | None = None
 
 
 class TokenChoice(Frozen):

@@ -14,13 +14,14 @@ import aiohttp
 from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter, ValidationError
 
 from equipoise_evals.model import SamplingPlan
-from equipoise_evals.model.records import ClientTiming, TokenChoice
-from equipoise_evals.ports import Generation, RequestFailed
+from equipoise_evals.model.records import ClientTiming, PromptProbe, TokenChoice
+from equipoise_evals.ports import Asked, Generation, RequestFailed
 from equipoise_service.engines.streaming import Chunk, NoTiming, timing
 
 JsonObject = dict[str, JsonValue]
 _OBJECT: TypeAdapter[JsonObject] = TypeAdapter(JsonObject)
 TOP_TOKENS = 2
+PROBED_TOKENS = 8
 NO_ROOM = frozenset({429, 503})
 RETRY_PAUSES_S = (0.1, 0.4, 1.6)
 KEEP_ALIVE_S = 3.0
@@ -133,7 +134,7 @@ class EngineClient:
         """Close the connections."""
         await self._session.close()
 
-    async def generate(self, prompt: str, sampling: SamplingPlan) -> Generation:
+    async def generate(self, prompt: Asked, sampling: SamplingPlan) -> Generation:
         """Answer one prompt.
 
         Raises:
@@ -141,7 +142,10 @@ class EngineClient:
             RequestFailed: Any other failure of this request.
         """
         sent = sampling_params(sampling)
-        body: JsonObject = {"text": prompt, "sampling_params": sent, "stream": False}
+        asked: JsonObject = (
+            {"text": prompt} if isinstance(prompt, str) else {"input_ids": list[JsonValue](await self.tokenize(prompt))}
+        )
+        body = asked | {"sampling_params": sent, "stream": False}
         raw, retries = await self._taken(body)
         answer = _parse(_Answer, raw)
         finish = answer.meta_info.finish_reason
@@ -157,11 +161,25 @@ class EngineClient:
             retries=retries,
         )
 
-    async def tokenize(self, prompt: str) -> tuple[int, ...]:
-        """Token ids of a prompt as ``generate`` gets them, special tokens included."""
-        return _parse(_Tokens, await self._request("POST", "/tokenize", {"prompt": prompt})).tokens
+    async def tokenize(self, prompt: Asked) -> tuple[int, ...]:
+        """Token ids of a prompt as the model gets them, special tokens included.
 
-    async def choose(self, prompt: str, prefix: Sequence[int], tokens: tuple[int | None, int | None]) -> TokenChoice:
+        Turns are rendered by the model's chat template, which writes its own BOS, and get no other; their ids are what
+        ``generate`` sends, since a rendered text would be given a second BOS.
+        """
+        body: JsonObject = (
+            {"prompt": prompt}
+            if isinstance(prompt, str)
+            else {"messages": [{"role": turn.role, "content": turn.content} for turn in prompt]}
+        )
+        return _parse(_Tokens, await self._request("POST", "/tokenize", body)).tokens
+
+    async def probe(self, prompt: Asked) -> PromptProbe:
+        """The tokens of a prompt in short, and the BOS of this tokenizer, which is what it makes of no text at all."""
+        ids, special = await self.tokenize(prompt), await self.tokenize("")
+        return PromptProbe(tokens=len(ids), head=ids[:PROBED_TOKENS], bos=special[0] if special else None)
+
+    async def choose(self, prompt: Asked, prefix: Sequence[int], tokens: tuple[int | None, int | None]) -> TokenChoice:
         """Log-probabilities of the token after a prompt and the output tokens ``prefix``.
 
         The last token of the prefix is left for the engine to repeat, so that the one asked for comes out of a decode

@@ -14,8 +14,8 @@ import numpy as np
 from pydantic import JsonValue
 
 from equipoise_evals.model import ArmSpec, ModelRef, Role, SamplingPlan
-from equipoise_evals.model.records import LaunchRecord, TokenChoice, TreatmentRecord
-from equipoise_evals.ports import Decoded, EngineFault, Generation, RequestFailed
+from equipoise_evals.model.records import LaunchRecord, PromptProbe, TokenChoice, TreatmentRecord
+from equipoise_evals.ports import Asked, Decoded, EngineFault, Generation, RequestFailed
 from equipoise_service.engines import logs, trace
 from equipoise_service.engines.attestation import AttestationError, Expected, attested, clock_cost, reported
 from equipoise_service.engines.client import EngineClient, EngineUnreachable
@@ -113,11 +113,22 @@ class SGLangEngine:
             stage_s=dict(self.launch.stage_s),
         )
 
-    async def generate(self, prompt: str, sampling: SamplingPlan) -> Generation:
+    async def probe(self, prompt: Asked) -> PromptProbe:
+        """A prompt's tokens as the model gets them; anything but exactly one BOS at their head is a fault."""
+        probe = await self._whole("gsm8k", self.client.probe(prompt))
+        if not begins_with_one_bos(probe):
+            raise self.fault(
+                "gsm8k",
+                f"a prompt must begin with exactly one BOS, token {probe.bos}, and begins with {list(probe.head[:3])}: "
+                "the model's chat template and its tokenizer disagree",
+            )
+        return probe
+
+    async def generate(self, prompt: Asked, sampling: SamplingPlan) -> Generation:
         """Answer one prompt."""
         return await self._alive("gsm8k", self.client.generate(prompt, sampling))
 
-    async def choose(self, prompt: str, prefix: Sequence[int], tokens: tuple[int | None, int | None]) -> TokenChoice:
+    async def choose(self, prompt: Asked, prefix: Sequence[int], tokens: tuple[int | None, int | None]) -> TokenChoice:
         """Log-probabilities of the token after a prompt and output tokens."""
         return await self._alive("gsm8k", self.client.choose(prompt, prefix, tokens))
 
@@ -247,6 +258,11 @@ class SGLangEngine:
         because = f": {known.name}: {known.remedy}" if known else ""
         failed = known.stage if known and known.stage else stage
         return EngineFault(self.role, failed, f"the engine {self.tree.exit_text}{because}", text)
+
+
+def begins_with_one_bos(probe: PromptProbe) -> bool:
+    """Whether a prompt begins with exactly one BOS; a tokenizer that has none asks for none."""
+    return probe.bos is None or (probe.head[:1] == (probe.bos,) and probe.head[1:2] != (probe.bos,))
 
 
 def _without_secrets(variables: dict[str, str]) -> dict[str, str]:

@@ -14,8 +14,8 @@ from equipoise_evals.model import (
     TokenChoice,
     TreatmentRecord,
 )
-from equipoise_evals.model.records import ClientTiming
-from equipoise_evals.ports import Decoded, Engine, Generation, Recorder
+from equipoise_evals.model.records import ClientTiming, PromptProbe
+from equipoise_evals.ports import Asked, Decoded, Engine, Generation, Recorder
 from tests.support import records as make
 
 
@@ -56,12 +56,16 @@ class FakeEngine:
         await self._hook(Call("attest", self._role, self._pair))
         return make.launch(self._pair, self._role, self._arm.scratch)
 
-    async def generate(self, prompt: str, sampling: SamplingPlan) -> Generation:
+    async def probe(self, prompt: Asked) -> PromptProbe:
+        """One token, of a tokenizer without BOS."""
+        return PromptProbe(tokens=1, head=(1,), bos=None)
+
+    async def generate(self, prompt: Asked, sampling: SamplingPlan) -> Generation:
         """The same answer to everything."""
         await self._hook(Call("generate", self._role, self._pair))
         return Generation(text="#### 1", output_ids=(1,), finish_reason="stop", prompt_tokens=1, cached_tokens=0)
 
-    async def choose(self, prompt: str, prefix: Sequence[int], tokens: tuple[int | None, int | None]) -> TokenChoice:
+    async def choose(self, prompt: Asked, prefix: Sequence[int], tokens: tuple[int | None, int | None]) -> TokenChoice:
         """The baseline's token is likelier in both engines."""
         await self._hook(Call("choose", self._role, self._pair))
         return TokenChoice(logprobs=(-0.1, -2.5), top=((tokens[0] or 0, -0.1),), path="decode")

@@ -154,3 +154,21 @@ async def test_three_percent_of_failed_requests_are_reported_and_never_a_lower_a
         assert passes["B1"]["states"]["incorrect"] == passes["A1"]["states"]["incorrect"] == 0
         assert passes["B1"]["right_of_answered"] == 1.0
         assert any(f"{failed} of {passes['B1']['asked']} requests of pass B1 failed" in w for w in report["warnings"])
+
+
+async def test_questions_are_asked_through_the_chat_template_where_that_is_wanted(tmp_path: Path) -> None:
+    async with simulated(tmp_path, accuracy=1.0, flip_rate={"persistent": 0.2}) as running:
+        comparison_id = await running.submit(
+            parts=["accuracy"], questions=12, shots=1, pairs_max=1, prompting="chat", seed=3
+        )
+        view = await running.ended(comparison_id)
+        assert view["error"] is None
+        assert view["plan"]["accuracy"]["prompting"] == "chat"
+        records = (await running.client.get(f"/comparisons/{comparison_id}/records")).json()["records"]
+        passes = [record for record in records if record["kind"] == "pass"]
+        assert [answer["state"] for one in passes for answer in one["answers"]] == ["answered"] * 24
+        assert passes[0]["probe"] == passes[1]["probe"]
+        assert passes[0]["probe"]["tokens"] > 8
+        report = (await running.client.get(f"/comparisons/{comparison_id}/report.json")).json()
+        assert [one["right_of_asked"] for one in report["outputs"]["passes"]] == [1.0, 1.0]
+        assert all(one["choices"] for one in report["outputs"]["pairs"][0]["parted"])

@@ -12,9 +12,10 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from equipoise_evals.gsm8k.grade import grade
-from equipoise_evals.model import SamplingPlan, TokenChoice
-from equipoise_evals.ports import RequestFailed
+from equipoise_evals.model import PromptProbe, SamplingPlan, TokenChoice
+from equipoise_evals.ports import ChatMessage, RequestFailed
 from equipoise_service.engines.client import EngineClient, EngineUnreachable, sampling_params
+from equipoise_service.engines.engine import begins_with_one_bos
 
 REAL = json.loads((Path(__file__).parents[2] / "contract" / "data" / "sglang-0.5.23.json").read_text())
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -298,6 +299,62 @@ async def test_an_engine_without_log_probabilities_fails_the_request(served: Ser
     client = await served(Chooser({3: []}).handle)
     with pytest.raises(RequestFailed, match="gave no log-probabilities"):
         await client.choose("1 + 1 =", (), (30, 31))
+
+
+BOS = 128_000
+TURNS = (ChatMessage("user", "Question: 1 + 1?\nAnswer:"),)
+
+
+class Tokenizer:
+    """Serves ``/tokenize`` as SGLang does: texts get a BOS in front, a template writes its own."""
+
+    def __init__(self, template: list[int]) -> None:
+        self.template = template
+        self.generated: list[dict[str, Any]] = []
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        if request.path == "/generate":
+            self.generated.append(body)
+            return web.json_response(REAL["generate"]["json"])
+        if "messages" in body:
+            assert body == {"messages": [{"role": "user", "content": TURNS[0].content}]}
+            return web.json_response({"tokens": self.template, "count": 0, "max_model_len": 1})
+        ids = [BOS, *(ord(letter) for letter in body["prompt"])]
+        return web.json_response({"tokens": ids, "count": len(ids), "max_model_len": 1})
+
+
+async def test_a2_15_a_prompt_has_exactly_one_bos_in_either_mode(served: Served) -> None:
+    tokenizer = Tokenizer([BOS, 7, 8])
+    client = await served(tokenizer.handle)
+    completion, chat = await client.probe("1 + 1 ="), await client.probe(TURNS)
+    assert completion == PromptProbe(tokens=8, head=(BOS, *map(ord, "1 + 1 =")), bos=BOS)
+    assert chat == PromptProbe(tokens=3, head=(BOS, 7, 8), bos=BOS)
+    assert begins_with_one_bos(completion)
+    assert begins_with_one_bos(chat)
+
+
+async def test_a2_15_rendered_turns_are_sent_as_ids_which_get_no_second_bos(served: Served) -> None:
+    tokenizer = Tokenizer([BOS, 7, 8])
+    client = await served(tokenizer.handle)
+    await client.generate(TURNS, SamplingPlan())
+    (sent,) = tokenizer.generated
+    assert sent["input_ids"] == [BOS, 7, 8]
+    assert "text" not in sent
+
+
+@pytest.mark.parametrize(
+    ("head", "bos", "one"),
+    [
+        ((BOS, BOS, 7), BOS, False),  # the template's and the tokenizer's
+        ((7, 8), BOS, False),
+        ((), BOS, False),
+        ((BOS,), BOS, True),
+        ((7, 7), None, True),  # this tokenizer puts none
+    ],
+)
+def test_a2_15_two_or_none_are_found(head: tuple[int, ...], bos: int | None, one: bool) -> None:
+    assert begins_with_one_bos(PromptProbe(tokens=len(head), head=head, bos=bos)) is one
 
 
 async def test_nobody_listening_is_unreachable() -> None:
