@@ -42,7 +42,13 @@ class Plugin:
         self._guard = attest.Guard()
         header = {"arm": settings.arm.value, "launch_id": settings.launch_id, "pid": os.getpid()}
         delay = DeviceDelay(settings.test_delay_us) if settings.test_delay_us else None
-        self.clock = StepClock(settings.step_log, header, every=settings.clock_every, delay=delay)
+        self.clock = StepClock(
+            settings.step_log,
+            header,
+            every=settings.clock_every,
+            alternating=settings.clock_alternating,
+            delay=delay,
+        )
 
     def after_get_internal_state(
         self, result: InternalState, scheduler: Scheduler, *_args: object, **_kwargs: object

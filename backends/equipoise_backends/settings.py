@@ -1,8 +1,8 @@
 """What the engine's environment says to the plugin, parsed once at plugin start.
 
 Owns the names ``EQUIPOISE_ARM``, ``EQUIPOISE_STEP_LOG``, ``EQUIPOISE_LAUNCH_ID``, ``EQUIPOISE_STEP_CLOCK_EVERY``,
-``EQUIPOISE_TEST_DELAY_US`` and ``EQUIPOISE_UNCHECKED_SGLANG``. Nothing else in the plugin reads the environment, apart
-from the platform's ``SGLANG_PLATFORM``, which SGLang itself defines.
+``EQUIPOISE_STEP_CLOCK_ALTERNATING``, ``EQUIPOISE_TEST_DELAY_US`` and ``EQUIPOISE_UNCHECKED_SGLANG``. Nothing else in
+the plugin reads the environment, apart from the platform's ``SGLANG_PLATFORM``, which SGLang itself defines.
 """
 
 from collections.abc import Mapping
@@ -31,6 +31,7 @@ class Settings(NamedTuple):
         step_log: File that gets the steps, appended; None when none was asked for (then no step is kept).
         launch_id: Whoever started the engine recognises its own engine by it; None when none was given.
         clock_every: The step clock samples every so many decode steps; 1 unless its own cost is being measured.
+        clock_alternating: Whether it changes between every step and every ``clock_every``-th, 32 steps each.
         test_delay_us: Time that a GPU spends idle in every decode step, for tests of the verdict only; 0 means none.
         unchecked_sglang: Whether a version of SGLang that the seam was never checked against may run.
     """
@@ -39,6 +40,7 @@ class Settings(NamedTuple):
     step_log: Path | None
     launch_id: str | None
     clock_every: int = 1
+    clock_alternating: bool = False
     test_delay_us: int = 0
     unchecked_sglang: bool = False
 
@@ -65,6 +67,7 @@ class Settings(NamedTuple):
             step_log,
             env.get("EQUIPOISE_LAUNCH_ID") or None,
             _whole_number(env, "EQUIPOISE_STEP_CLOCK_EVERY", default=1, least=1),
+            _flag(env, "EQUIPOISE_STEP_CLOCK_ALTERNATING"),
             _whole_number(env, "EQUIPOISE_TEST_DELAY_US", default=0, least=0),
             _flag(env, "EQUIPOISE_UNCHECKED_SGLANG"),
         )

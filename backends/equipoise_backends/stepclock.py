@@ -4,29 +4,32 @@ Owns the rows, the pool of CUDA events and the step log file. It decides nothing
 marks what it does not know as null. Only rank 0 of the target worker keeps rows.
 
 Sampled every n-th step, the clock does next to nothing in the steps between, and the period of a row is the mean over
-the steps since the row before it. That is how its own cost is measured.
+the steps since the row before it. Alternating between every step and every n-th within one block shows its own cost.
 """
 
 import json
 import statistics
-import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from time import monotonic_ns as now_ns
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 
 from equipoise_backends.host import Batch, ForwardBatch, GraphRunner, Runner, Scheduler
 
 Output = TypeVar("Output")
-EventPair = tuple[torch.cuda.Event, torch.cuda.Event]
+EventPair = tuple[torch._C._CudaEventBase, torch._C._CudaEventBase]
 
 SCHEMA = 1
 HOOK_STEPS = 2_000
 """Steps over which the hook's own host time is reported."""
-READ_TOGETHER = 256
-"""Steps whose events are read in one go: asking the driver in every step cost 86 us of host time on an H200."""
+READ_TOGETHER = 1_024
+"""Steps whose events are read in one go, between two chains of steps or by a `flush` after the block: asking the driver
+in every step cost 86 us of host time on an H200."""
+ALTERNATE_STEPS = 32
+"""Steps of a stretch of an alternating clock: short beside a block, long beside the steps between two rows."""
 COLUMNS = {
     "monotonic_ns": "ns of CLOCK_MONOTONIC at the start of the step",
     "graph_batch": "requests the step was padded to; real_batch without a graph",
@@ -49,50 +52,40 @@ class Step(NamedTuple):
     period_us: float | None
 
 
-class EventPool:
-    """Pairs of CUDA timing events, reused once they have been read, and the stream they are recorded on.
-
-    ``Event.record()`` without a stream looks the current one up, which cost 15 to 56 us on an H200 host, and about 5 us
-    with the stream given. So the stream object is kept, and looked up again only when the current stream's id changes.
+class Seen(NamedTuple):
+    """What is kept of a step until its row is made: all that costs time there waits until then.
 
     Attributes:
-        made: Pairs that exist.
+        number: Counts steps, so that a period is a mean over those that were not sampled.
+        chain: Steps of one chain followed each other with nothing between.
+        busy_us: Time of the work by the host's clock; None, or not to be used, where there are events.
+        events: The events around the replay; None on a CPU, and for a graph step without a replay.
     """
 
-    def __init__(self) -> None:
-        self._free: list[EventPair] = []
-        self._streams: dict[tuple[int, int, int], torch.cuda.Stream] = {}
-        self.made = 0
-
-    def record(self, event: torch.cuda.Event) -> None:
-        """Record an event on the current stream."""
-        current = torch._C._cuda_getCurrentStream(-1)
-        stream = self._streams.get(current)
-        if stream is None:
-            stream = self._streams.setdefault(current, torch.cuda.current_stream())
-        event.record(stream)
-
-    def take(self) -> EventPair:
-        """A pair (start, end) that nobody waits for."""
-        if self._free:
-            return self._free.pop()
-        self.made += 1
-        return torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-
-    def give_back(self, pair: EventPair) -> None:
-        """Reuse a pair whose time has been read."""
-        self._free.append(pair)
+    start_ns: int
+    graph_batch: int
+    real_batch: int
+    context_tokens: int | None
+    number: int
+    chain: int
+    busy_us: float | None
+    events: EventPair | None
 
 
 class StepClock:
     """Times plain decode steps of one engine process.
 
-    The hooks are `around_eager_decode`, `around_graph_decode` with `around_graph_replay`, and `before_batch`.
+    The hooks are `around_eager_decode`, `around_graph_decode` with `around_graph_replay`, and `before_batch`. Between
+    two steps a host runs much other code, so each hook finds cold caches. On an H200 host ``torch.cuda.Event.record``
+    took 59 us there, 20 us with its stream given and 5 us without its Python wrapper; looking up the current stream
+    took 42 us. Hence events of the wrapped class, a stream looked up once per chain (SGLang's scheduler runs all
+    its batches on one), and rows that are made later.
 
     Args:
         log: File that `flush` appends to; None keeps no rows.
         header: Facts for the first line of the log beside the columns.
         every: Rows are kept of every so many steps.
+        alternating: Rows are kept of every step in every other `ALTERNATE_STEPS` steps, beginning with the first ones.
         delay: Called after each graph replay, inside its busy time; for tests of the verdict only.
     """
 
@@ -102,26 +95,39 @@ class StepClock:
         header: Mapping[str, object],
         *,
         every: int = 1,
+        alternating: bool = False,
         delay: Callable[[], None] | None = None,
     ) -> None:
         self._log = log
-        self._header = {"every": every, **header}
+        self._header = {"every": every, "alternating": alternating, **header}
         self._every = every
+        self._alternating = alternating
         self._delay = delay
-        self._steps_since_row = 0
-        self._size_of_row: int | None = None
         self._hook_ns: deque[int] = deque(maxlen=HOOK_STEPS)
         self._replay_hook_ns = 0
-        self._rows: list[Step] = []
-        self._pending: deque[tuple[Step, EventPair]] = deque()
-        self._events = EventPool()
-        self._previous_start_ns: int | None = None
-        self._replay_events: EventPair | None = None
-        self._timing_replay = False
+        self._number = 0
+        self._chain = 0
+        self._sampled_chain = -1
+        self._sampled_size = 0
+        self._first_number = 0
+        self._runner: Runner | None = None
+        self._decode_mode: object = None
         self._is_rank_0: bool | None = None
+        self._free_events: list[EventPair] = []
+        self._event_pairs = 0
+        self._stream: torch.cuda.Stream | None = None
+        self._timing_replay = False
+        self._replay_events: EventPair | None = None
+        self._seen: deque[tuple[Any, ...]] = deque()
+        self._last_row: Seen | None = None
+        self._rows: list[Step] = []
         self._header_written = False
-        self.steps_seen = 0
         self.steps_written = 0
+
+    @property
+    def steps_seen(self) -> int:
+        """Steps that got a row or will."""
+        return self.steps_written + len(self._rows) + len(self._seen)
 
     def before_batch(self, _scheduler: Scheduler, batch: Batch, *_args: object, **_kwargs: object) -> None:
         """BEFORE ``Scheduler.run_batch``: anything but a decode step ends the chain of periods."""
@@ -130,48 +136,52 @@ class StepClock:
 
     def break_chain(self) -> None:
         """The next step has no period: something else happened since the last one."""
-        self._previous_start_ns = None
+        self._chain += 1
+        self._stream = None
+        if len(self._seen) >= READ_TOGETHER:
+            self._collect(wait=False)
 
     def around_eager_decode(
         self, original: Callable[..., Output], runner: Runner, batch: ForwardBatch, *args: object, **kw: object
     ) -> Output:
         """AROUND ``EagerRunner._execute_decode``: busy is the time of the whole forward."""
-        if not self._counts(runner, batch) or not self._sampled(batch.batch_size):
+        start_ns = now_ns()
+        if not self._due(runner, batch):
             return original(runner, batch, *args, **kw)
-        start_ns, period_us = self._begin(batch.batch_size)
-        pair = self._events.take() if batch.seq_lens.is_cuda else None
-        if pair is not None:
-            self._events.record(pair[0])
-        before_ns = time.perf_counter_ns()
+        events = None
+        if batch.seq_lens.is_cuda:
+            events, stream = self._new_events(), torch.cuda.current_stream()
+            events[0].record(stream)
+        before_ns = now_ns()
         result = original(runner, batch, *args, **kw)
-        busy_us = (time.perf_counter_ns() - before_ns) / 1000
-        if pair is not None:
-            self._events.record(pair[1])
+        busy_us = (now_ns() - before_ns) / 1000
+        if events is not None:
+            events[1].record(stream)
         size = batch.batch_size
-        self._keep(Step(start_ns, size, size, batch.seq_lens_sum, None if pair else busy_us, period_us), pair)
+        seen = (start_ns, size, size, batch.seq_lens_sum, self._number, self._chain, busy_us, events)
+        self._seen.append(seen)
         return result
 
     def around_graph_decode(
         self, original: Callable[..., Output], runner: GraphRunner, batch: ForwardBatch, *args: object, **kw: object
     ) -> Output:
         """AROUND ``DecodeCudaGraphRunner.execute``: frames the step; `around_graph_replay` times inside it."""
-        entered_ns = time.perf_counter_ns()
-        if not self._counts(runner, batch) or not self._sampled(batch.batch_size):
+        start_ns = now_ns()
+        if not self._due(runner, batch):
             return original(runner, batch, *args, **kw)
-        start_ns, period_us = self._begin(batch.batch_size)
         self._timing_replay = True
-        calling_ns = time.perf_counter_ns()
+        self._replay_events = None
+        calling_ns = now_ns()
         try:
             result = original(runner, batch, *args, **kw)
         finally:
             self._timing_replay = False
-        returned_ns = time.perf_counter_ns()
-        pair, self._replay_events = self._replay_events, None
-        graph_batch = runner._replay_graph_key.size
-        step = Step(start_ns, graph_batch, batch.batch_size, batch.seq_lens_sum, None, period_us)
-        self._keep(step, pair)
-        outside_ns = calling_ns - entered_ns + time.perf_counter_ns() - returned_ns
-        self._hook_ns.append(outside_ns + self._replay_hook_ns)
+        returned_ns = now_ns()
+        # A plain tuple, not a `Seen` yet: its constructor is Python, and this is the hot path.
+        size, real = runner._replay_graph_key.size, batch.batch_size
+        seen = (start_ns, size, real, batch.seq_lens_sum, self._number, self._chain, None, self._replay_events)
+        self._seen.append(seen)
+        self._hook_ns.append(calling_ns - start_ns + self._replay_hook_ns + now_ns() - returned_ns)
         return result
 
     def around_graph_replay(self, original: Callable[..., Output], *args: object, **kw: object) -> Output:
@@ -181,17 +191,18 @@ class StepClock:
             if self._delay is not None:
                 self._delay()
             return result
-        entered_ns = time.perf_counter_ns()
-        pair = self._events.take()
-        self._events.record(pair[0])
-        calling_ns = time.perf_counter_ns()
+        entered_ns = now_ns()
+        start, end = self._replay_events = self._free_events.pop() if self._free_events else self._new_events()
+        if self._stream is None:
+            self._stream = torch.cuda.current_stream()
+        start.record(self._stream)
+        calling_ns = now_ns()
         result = original(*args, **kw)
-        returned_ns = time.perf_counter_ns()
+        returned_ns = now_ns()
         if self._delay is not None:
             self._delay()
-        self._events.record(pair[1])
-        self._replay_events = pair
-        self._replay_hook_ns = calling_ns - entered_ns + time.perf_counter_ns() - returned_ns
+        end.record(self._stream)
+        self._replay_hook_ns = calling_ns - entered_ns + now_ns() - returned_ns
         return result
 
     def describe(self) -> dict[str, object]:
@@ -199,10 +210,11 @@ class StepClock:
         hook_us = sorted(ns / 1000 for ns in self._hook_ns)
         return {
             "every": self._every,
+            "alternating": self._alternating,
             "hook_rows": len(hook_us),
             "hook_median_us": statistics.median(hook_us) if hook_us else None,
             "hook_p99_us": hook_us[int(0.99 * (len(hook_us) - 1))] if hook_us else None,
-            "event_pairs": self._events.made,
+            "event_pairs": self._event_pairs,
         }
 
     def flush(self) -> None:
@@ -210,8 +222,7 @@ class StepClock:
         if self._log is None:
             return
         self._collect(wait=True)
-        # Rows with events arrive later than rows without; starts are unique.
-        lines = [json.dumps(row) for row in sorted(self._rows)]
+        lines = [json.dumps(row) for row in self._rows]
         if not self._header_written:
             lines.insert(0, json.dumps({"schema": SCHEMA, "columns": list(COLUMNS), "units": COLUMNS, **self._header}))
         with self._log.open("a", encoding="utf-8") as file:
@@ -220,46 +231,58 @@ class StepClock:
         self.steps_written += len(self._rows)
         self._rows = []
 
+    def _due(self, runner: Runner, batch: ForwardBatch) -> bool:
+        """Whether this step counts and gets a row."""
+        if (runner is not self._runner or batch.forward_mode is not self._decode_mode) and not self._counts(
+            runner, batch
+        ):
+            return False
+        self._number += 1
+        return self._every == 1 or self._sampled(batch.batch_size)
+
     def _counts(self, runner: Runner, batch: ForwardBatch) -> bool:
+        """Whether it is a plain decode step of the target worker, and kept by this rank; if so, so are its likes."""
         if self._log is None or runner.model_runner.is_draft_worker or not batch.forward_mode.is_decode():
             return False
         if self._is_rank_0 is None:
             self._is_rank_0 = not torch.distributed.is_initialized() or torch.distributed.get_rank() == 0
+        if self._is_rank_0:
+            self._runner, self._decode_mode = runner, batch.forward_mode
         return self._is_rank_0
 
     def _sampled(self, size: int) -> bool:
-        """Whether this step gets a row: the first of a chain of steps of one batch size, and every n-th after it."""
-        self._steps_since_row += 1
-        if self._every == 1 or self._previous_start_ns is None:
-            return True
-        if size != self._size_of_row:
+        """Whether a clock that leaves out steps keeps this one: the first of a chain of one batch size does stay."""
+        if size != self._sampled_size:
             self.break_chain()
-            return True
-        return self._steps_since_row >= self._every
+        if self._chain != self._sampled_chain:
+            self._sampled_chain, self._sampled_size, self._first_number = self._chain, size, self._number
+        place = self._number - self._first_number
+        dense = self._alternating and place // ALTERNATE_STEPS % 2 == 0
+        return dense or place % self._every == 0
 
-    def _begin(self, size: int) -> tuple[int, float | None]:
-        start_ns = time.monotonic_ns()
-        previous_ns, self._previous_start_ns = self._previous_start_ns, start_ns
-        steps, self._steps_since_row = self._steps_since_row, 0
-        self._size_of_row = size
-        return start_ns, None if previous_ns is None else (start_ns - previous_ns) / 1000 / steps
-
-    def _keep(self, step: Step, pair: EventPair | None) -> None:
-        self.steps_seen += 1
-        if pair is None:
-            self._rows.append(step)
-            return
-        self._pending.append((step, pair))
-        if len(self._pending) >= READ_TOGETHER:
-            self._collect(wait=False)
+    def _new_events(self) -> EventPair:
+        self._event_pairs += 1
+        return torch._C._CudaEventBase(enable_timing=True), torch._C._CudaEventBase(enable_timing=True)
 
     def _collect(self, *, wait: bool) -> None:
-        while self._pending:
-            step, pair = self._pending[0]
-            if wait:
-                pair[1].synchronize()
-            elif not pair[1].query():
-                return
-            self._pending.popleft()
-            self._rows.append(step._replace(busy_us=pair[0].elapsed_time(pair[1]) * 1000))
-            self._events.give_back(pair)
+        """Make rows of the steps seen, in order, up to the first whose events are still under way."""
+        while self._seen:
+            step = Seen(*self._seen[0])
+            if step.events is not None:
+                if wait:
+                    step.events[1].synchronize()
+                elif not step.events[1].query():
+                    return
+            self._seen.popleft()
+            self._rows.append(self._row(step))
+
+    def _row(self, step: Seen) -> Step:
+        busy_us, period_us = step.busy_us, None
+        if step.events is not None:
+            # By events, an eager step too: its forward returns before the device is done.
+            busy_us = step.events[0].elapsed_time(step.events[1]) * 1000
+            self._free_events.append(step.events)
+        before, self._last_row = self._last_row, step
+        if before is not None and before.chain == step.chain:
+            period_us = (step.start_ns - before.start_ns) / 1000 / (step.number - before.number)
+        return Step(step.start_ns, step.graph_batch, step.real_batch, step.context_tokens, busy_us, period_us)

@@ -37,6 +37,8 @@ from equipoise_evals.model import (
 )
 from equipoise_evals.ports import Asked, Engine, Launcher, MonotonicClock, Progress, Recorder, RequestFailed
 
+STRESS_BATCH = 16
+"""Batch of the stress profile where none is timed: the largest for which the presets capture a graph by default."""
 TRACED_STEPS = 8
 """Decode steps in a profiler trace: enough to tell a fill per step from the trace's edges."""
 
@@ -155,9 +157,11 @@ async def measure_accuracy(engines: Engines, plan: Plan, prompts: Sequence[AnyPr
     if plan.accuracy is None or pair > plan.accuracy.passes_max:
         return
     passed = {(done.pair, done.role) for done in world.recorder.records().of(PassRecord)}
-    for role in launch_order(plan, pair):
-        if (pair, role) not in passed:
-            await measure_pass(engines[role], plan.accuracy, prompts, pair, world)
+    roles = [role for role in launch_order(plan, pair) if (pair, role) not in passed]
+    if roles and plan.stress and pair > 1:
+        await put_under_stress(engines, plan, pair, world)
+    for role in roles:
+        await measure_pass(engines[role], plan.accuracy, prompts, pair, world)
     await ask_divergences(engines, prompts, pair, world)
 
 
@@ -214,6 +218,14 @@ async def ask_divergence(engines: Engines, prompt: Asked, parting: Parting, pair
         choices=choices,
         errors=errors,
     )
+
+
+async def put_under_stress(engines: Engines, plan: Plan, pair: int, world: World) -> None:
+    """Send both engines the same requests that broke scratch elsewhere; a guard that trips raises ``EngineFault``."""
+    batch = max(plan.latency.batch_sizes) if plan.latency else STRESS_BATCH
+    for done, role in enumerate(launch_order(plan, pair)):
+        world.progress("stress", done, len(ROLES), ROLE_NAMES[role])
+        world.recorder.append(await engines[role].stress(batch, seed=plan.seed + pair))
 
 
 async def measure_latency(engines: Engines, plan: Plan, pair: int, world: World) -> None:

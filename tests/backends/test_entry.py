@@ -182,6 +182,7 @@ def test_install_hooks_what_the_arm_needs(
     ("name", "field", "text", "value"),
     [
         ("EQUIPOISE_STEP_CLOCK_EVERY", "clock_every", "16", 16),
+        ("EQUIPOISE_STEP_CLOCK_ALTERNATING", "clock_alternating", "1", True),
         ("EQUIPOISE_TEST_DELAY_US", "test_delay_us", "50", 50),
         ("EQUIPOISE_UNCHECKED_SGLANG", "unchecked_sglang", "1", True),
     ],

@@ -6,8 +6,10 @@ from typing import Any, NamedTuple
 
 from tests.gpu import claims
 from tests.gpu.claims import Claim, Document
+from tests.gpu.clock_cost import clock_claims
 
 DUMMY_WEIGHTS = {"flags": ["--load-format", "dummy"]}
+ALTERNATING_CLOCK = {"EQUIPOISE_STEP_CLOCK_EVERY": "16", "EQUIPOISE_STEP_CLOCK_ALTERNATING": "1"}
 
 
 class Step(NamedTuple):
@@ -40,7 +42,7 @@ STEPS: dict[str, Step] = {
     ),
     "llama-8b-shape": Step(
         "llama-8b-shape",
-        {"parts": ["latency"], "pairs_max": 3, "baseline": DUMMY_WEIGHTS, "candidate": DUMMY_WEIGHTS},
+        {"parts": ["latency"], "pairs_max": 5, "baseline": DUMMY_WEIGHTS, "candidate": DUMMY_WEIGHTS},
         lambda document: [
             *claims.treatment(document, layers=32),
             *claims.faster(document, low_us={1: -130.0, 16: -130.0}, high_us={1: -70.0, 16: -70.0}),
@@ -70,23 +72,24 @@ STEPS: dict[str, Step] = {
         "llama-8b-shape",
         {
             "parts": ["latency"],
-            "pairs_max": 3,
+            "pairs_max": 2,
             "declared_aa": True,
             "steps_per_block": 512,
-            "baseline": DUMMY_WEIGHTS,
-            "candidate": {
-                "name": "clock-every-16th",
-                "scratch": "baseline",
-                "environment": {"EQUIPOISE_STEP_CLOCK_EVERY": "16"},
-                **DUMMY_WEIGHTS,
-            },
+            "quads": 4,
+            "baseline": {"environment": ALTERNATING_CLOCK, **DUMMY_WEIGHTS},
+            "candidate": {"name": "again", "scratch": "baseline", "environment": ALTERNATING_CLOCK, **DUMMY_WEIGHTS},
         },
-        claims.clock,
+        clock_claims,
     ),
     "gsm8k": Step(
         "smollm2",
         {"parts": ["accuracy"], "pairs_max": 2},
         lambda document: claims.gsm8k(document, questions=1_319),
+    ),
+    "stress": Step(
+        "smollm2",
+        {"parts": ["accuracy"], "pairs_max": 2, "stress": True},
+        lambda document: [*claims.stress(document), *claims.gsm8k(document, questions=1_319)],
     ),
 }
 """In the order of their worth; ``gsm8k`` alone repeats a part of ``smollm2``."""

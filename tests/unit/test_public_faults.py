@@ -17,8 +17,6 @@ from equipoise_evals.gsm8k.prompt import build_prompts
 from equipoise_evals.gsm8k.question_set import QuestionSet
 from equipoise_evals.gsm8k.sample import plan_questions, questions_of
 from equipoise_evals.judge import judge
-from equipoise_evals.judge.accuracy import judge_accuracy
-from equipoise_evals.judge.grades import graded_passes
 from equipoise_evals.model import (
     AccuracyVerdict,
     Answered,
@@ -28,7 +26,6 @@ from equipoise_evals.model import (
     PassRecord,
     PromptProbe,
     Question,
-    QuestionsRecord,
     Record,
     Role,
     Verdict,
@@ -196,13 +193,7 @@ def test_a2_19_two_hits_more_or_fewer_are_no_difference() -> None:
     for only_a, only_b in ((0, 1), (2, 0)):
         a, b = [i < 833 + only_a for i in range(N)], [i < 833 for i in range(N)]
         b[1000:1000] = [True] * only_b
-        records = [QuestionsRecord.model_validate(make.questions(N))]
-        passes = [p for p in passes_with(a, b[:N]) if isinstance(p, PassRecord)]
-        plan = make.plan(accuracy=make.accuracy_plan(N), latency=None)
-        assert plan.accuracy is not None
-        found = judge_accuracy(plan, plan.accuracy, graded_passes(records, passes))
-        assert found is not None
-        assert found.word == "non_inferior"
+        assert word(judged(passes_with(a, b[:N]))).word == "non_inferior"
 
 
 def cached(record: PassRecord, share: float) -> PassRecord:

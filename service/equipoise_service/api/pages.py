@@ -19,7 +19,7 @@ from equipoise_service.errors import InvalidCursor
 from equipoise_service.report import build_report
 from equipoise_service.report.markdown import interval_text
 from equipoise_service.report.markdown_outputs import PAIRS, PARTED, PASSES, pair_cells, parted_cells, pass_cells
-from equipoise_service.report.tables import METRIC_NAMES, contrasts, treatment_counts
+from equipoise_service.report.tables import METRIC_NAMES, contrasts, pdl_sentence, treatment_counts
 from equipoise_service.store import FINAL, ListFilter, Status
 
 router = APIRouter(tags=["pages"], include_in_schema=False)
@@ -28,6 +28,7 @@ templates.env.globals.update(
     contrasts=contrasts,
     interval_text=interval_text,
     metric_names=METRIC_NAMES,
+    pdl_sentence=pdl_sentence,
     treatment_counts=treatment_counts,
     passes_header=PASSES,
     pass_cells=pass_cells,

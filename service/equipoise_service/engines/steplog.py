@@ -4,6 +4,7 @@ The file is the engine's; it is only read here, and only up to the last complete
 """
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from equipoise_evals.model import StepColumns
@@ -48,20 +49,30 @@ class StepLog:
         return row
 
 
-def full_batch(rows: list[list[float | None]], batch: int, steps: int, every: int = 1) -> StepColumns:
-    """The rows of the first ``steps`` steps that decoded the whole batch.
+ALTERNATE_STEPS = 32
+"""Steps of a stretch of an alternating step clock, as the plugin has it."""
+
+
+def rows_of(steps: int, environment: Mapping[str, str]) -> int:
+    """Rows that the step clock keeps of a block of ``steps`` steps, by the engine's own variables."""
+    every = int(environment.get("EQUIPOISE_STEP_CLOCK_EVERY", "1"))
+    alternating = environment.get("EQUIPOISE_STEP_CLOCK_ALTERNATING") == "1"
+    dense = (alternating and step // ALTERNATE_STEPS % 2 == 0 for step in range(steps))
+    return sum(always or step % every == 0 for step, always in enumerate(dense))
+
+
+def full_batch(rows: list[list[float | None]], batch: int, wanted: int) -> StepColumns:
+    """The first ``wanted`` rows of steps that decoded the whole batch.
 
     Args:
         rows: What the log holds of the block.
         batch: Requests in the batch.
-        steps: Steps of the block.
-        every: The step clock's own setting; it keeps the first step of a block and every so many after it.
+        wanted: Rows that the step clock keeps of the block, by `rows_of`.
 
     Raises:
         StepLogError: Fewer were seen, since requests did not run together or one ended early; or one has no busy time.
     """
     full = [row for row in rows if row[2] == batch]
-    wanted = -(-steps // every)
     if len(full) < wanted:
         seen = sorted({row[2] for row in rows if row[2] is not None})
         raise StepLogError(

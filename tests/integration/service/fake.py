@@ -11,6 +11,7 @@ from equipoise_evals.model import (
     Role,
     SamplingPlan,
     StopRecord,
+    StressRecord,
     TokenChoice,
     TreatmentRecord,
 )
@@ -85,6 +86,11 @@ class FakeEngine:
         return TreatmentRecord(
             pair=self._pair, role=self._role, activity="CPU", steps=steps, per_step={"aten::zeros": fills}
         )
+
+    async def stress(self, batch: int, seed: int) -> StressRecord:
+        """Every phase ends well."""
+        await self._hook(Call("stress", self._role, self._pair))
+        return make.stress(self._pair, self._role, batch=batch)
 
 
 class FakeLauncher:

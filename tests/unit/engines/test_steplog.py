@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from equipoise_service.engines.steplog import StepLog, StepLogError, full_batch
+from equipoise_service.engines.steplog import StepLog, StepLogError, full_batch, rows_of
 
 HEADER = '{"schema": 1}\n'
 
@@ -61,9 +61,13 @@ def test_a_step_without_busy_time_is_no_step_to_compare() -> None:
 
 
 def test_a_sparse_clock_has_fewer_rows_for_as_many_steps() -> None:
-    rows = [row(1, 4, None), row(2, 4), row(3, 4)]
-
+    sparse = {"EQUIPOISE_STEP_CLOCK_EVERY": "16"}
     # Steps 0, 16 and 32 of 40, or of 33; a 49th step would be the fourth row.
-    assert len(full_batch(rows, 4, 40, every=16)) == len(full_batch(rows, 4, 33, every=16)) == 3
-    with pytest.raises(StepLogError, match="3 of 4 steps"):
-        full_batch(rows, 4, 49, every=16)
+    assert [rows_of(steps, sparse) for steps in (33, 40, 48, 49)] == [3, 3, 3, 4]
+    assert rows_of(49, {}) == 49
+
+
+def test_an_alternating_clock_keeps_every_step_of_every_other_stretch() -> None:
+    alternating = {"EQUIPOISE_STEP_CLOCK_EVERY": "16", "EQUIPOISE_STEP_CLOCK_ALTERNATING": "1"}
+    # 32 steps, then 32 and 48 of the next 32, then every step again.
+    assert [rows_of(steps, alternating) for steps in (32, 33, 64, 66)] == [32, 33, 34, 36]

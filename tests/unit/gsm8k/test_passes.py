@@ -18,6 +18,7 @@ from equipoise_evals.model import (
     Question,
     Role,
     SamplingPlan,
+    StressRecord,
     TokenChoice,
     TreatmentRecord,
 )
@@ -104,6 +105,9 @@ class ScriptedEngine:
         raise AssertionError("a pass only generates")
 
     async def count_kernels(self, batch: int, steps: int) -> TreatmentRecord:
+        raise AssertionError("a pass only generates")
+
+    async def stress(self, batch: int, seed: int) -> StressRecord:
         raise AssertionError("a pass only generates")
 
 
