@@ -28,6 +28,7 @@ from equipoise_evals.gsm8k.prompt import Prompt, build_prompts
 from equipoise_evals.model import AnswerRecord, PromptProbe, SamplingPlan
 from equipoise_evals.ports import Asked, Engine, Generation
 from equipoise_service.engines.client import EngineClient
+from equipoise_service.progress import EventProgress
 from equipoise_service.store import NewComparison, Store, StoredRecorder
 from tests.support.records import accuracy_plan
 
@@ -82,7 +83,7 @@ async def ours(port: int, concurrency: int, asked: Sequence[Prompt], folder: Pat
         began_s = time.monotonic()
         done = await run_pass(
             cast("Engine", AskedAlone(client)), plan, asked, pair=1, clock=time.monotonic,
-            progress=lambda *told: None,
+            progress=EventProgress(store.events, comparison.id, time.monotonic),
             on_answer=lambda answer: recorder.append(AnswerRecord(pair=1, role="A", answer=answer)),
         )  # fmt: skip
         recorder.append(done)

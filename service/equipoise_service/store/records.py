@@ -4,6 +4,7 @@ Blocks, the bulky ones, are kept compressed; what comes back is the text that we
 that goes on are rows of their own, and leave when the pass that holds them all is stored.
 """
 
+import time
 import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,6 +20,8 @@ from equipoise_service.store.tables import record_parts
 
 COMPRESSED_KINDS = frozenset({"block", "pass"})
 BATCH = 32
+GATHER_S = 0.02
+"""Answers that come together are written together, after the event loop has sent the questions that follow them."""
 _RECORD: TypeAdapter[Record] = TypeAdapter(Record)
 
 
@@ -157,6 +160,7 @@ class StoredRecorder:
         self._writing.append(self._writer.submit(self._write))
 
     def _write(self) -> None:
+        time.sleep(GATHER_S)
         with self._lock:
             records, self._waiting = self._waiting, []
         self._parts.append_all(self._comparison_id, records)
