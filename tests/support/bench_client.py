@@ -36,7 +36,7 @@ QUESTIONS = 1_319
 SHOTS = 5
 TOKENS = 100
 TOKEN_S = {1: 0.002, 32: 0.005, 256: 0.025}
-"""Time per token by requests in flight, prefills included: about what an 8B model takes on one H200; at batch 1 less."""
+"""Seconds a token by requests in flight, prefills included: about an 8B model's on one H200; at batch 1 less."""
 WANTED = 0.97
 
 
