@@ -5,14 +5,14 @@ import contextlib
 import errno
 import signal
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import NamedTuple
 
 import uvicorn
 
 from equipoise_service.api import create_app
 from equipoise_service.errors import DataInUse, ServerError
-from equipoise_service.folder import holder_of
+from equipoise_service.folder import holder_of, prepare
 from equipoise_service.machine import LauncherFactory
 from equipoise_service.settings import Settings
 
@@ -70,13 +70,14 @@ def bind(host: str, port: int) -> Listening:
     return Listening(listener, host, listener.getsockname()[1])
 
 
-async def serving(settings: Settings, listening: Listening) -> None:
-    """Serve until SIGINT or SIGTERM."""
+async def serving(settings: Settings, listening: Listening, ready: Callable[[], None]) -> None:
+    """Serve until SIGINT or SIGTERM; ``ready`` is called once requests are answered."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     async with running_server(settings, listening, listening.url) as server:
+        ready()
         ended = asyncio.ensure_future(stop.wait())
         await asyncio.wait({ended, server}, return_when=asyncio.FIRST_COMPLETED)
         ended.cancel()
@@ -95,10 +96,12 @@ async def running_server(
         launcher_factory: As for ``create_app``.
 
     Raises:
+        SettingsError: The data folder cannot be made.
         DataInUse: Another service holds the data folder.
         ServerError: The service did not start; its log says why.
     """
     with contextlib.closing(listening.socket):
+        prepare(settings.data)
         if (holder := holder_of(settings.data)) is not None:
             raise DataInUse(settings.data, f"process {holder.pid}")
         config = uvicorn.Config(
