@@ -1,26 +1,20 @@
 """The experiment, as one straight line. It knows engines, a clock and a recorder only by their ports."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from itertools import islice, takewhile
+from collections.abc import Sequence
+from itertools import takewhile
 
 from equipoise_evals.decode.schedule import launch_order, planned_blocks
 from equipoise_evals.gsm8k.chat import AnyPrompt
-from equipoise_evals.gsm8k.equality import Parting, partings
-from equipoise_evals.gsm8k.passes import run_pass
+from equipoise_evals.gsm8k.measure import ask_divergences, measure_pass
 from equipoise_evals.judge import judge
 from equipoise_evals.judge.treatment import judge_treatment
 from equipoise_evals.model import (
     ROLE_NAMES,
     ROLES,
     AccuracyInconclusive,
-    AccuracyPlan,
-    Answer,
-    Answered,
-    AnswerRecord,
     AskedQuestion,
     BlockRecord,
-    DivergenceRecord,
     Invalid,
     LatencyInconclusive,
     LaunchRecord,
@@ -29,33 +23,16 @@ from equipoise_evals.model import (
     QuestionsRecord,
     Records,
     Regression,
-    Role,
-    TokenChoice,
     TreatmentInactive,
     TreatmentRecord,
     Verdict,
 )
-from equipoise_evals.ports import Asked, Engine, Launcher, MonotonicClock, Progress, Recorder, RequestFailed
+from equipoise_evals.ports import Engines, World
 
 STRESS_BATCH = 16
 """Batch of the stress profile where none is timed: the largest for which the presets capture a graph by default."""
 TRACED_STEPS = 8
 """Decode steps in a profiler trace: enough to tell a fill per step from the trace's edges."""
-
-MOST_DIVERGENCES = 16
-"""Questions of a launch pair asked again where answers part: enough to tell a near tie from a change, and seconds."""
-
-Engines = Mapping[Role, Engine]
-
-
-class World:
-    """What the experiment is given of the world: a launcher, a clock, a recorder and somebody who listens."""
-
-    def __init__(self, launcher: Launcher, clock: MonotonicClock, recorder: Recorder, progress: Progress) -> None:
-        self.launcher = launcher
-        self.clock = clock
-        self.recorder = recorder
-        self.progress = progress
 
 
 async def run_comparison(plan: Plan, prompts: Sequence[AnyPrompt], world: World) -> Verdict:
@@ -163,61 +140,6 @@ async def measure_accuracy(engines: Engines, plan: Plan, prompts: Sequence[AnyPr
     for role in roles:
         await measure_pass(engines[role], plan.accuracy, prompts, pair, world)
     await ask_divergences(engines, prompts, pair, world)
-
-
-async def measure_pass(
-    engine: Engine, accuracy: AccuracyPlan, prompts: Sequence[AnyPrompt], pair: int, world: World
-) -> None:
-    """One pass, each answer kept as it comes; what an earlier launch had answered of it is not asked again."""
-
-    def keep(answer: Answer) -> None:
-        world.recorder.append(AnswerRecord(pair=pair, role=engine.role, answer=answer))
-
-    kept = [r.answer for r in world.recorder.records().of(AnswerRecord) if (r.pair, r.role) == (pair, engine.role)]
-    world.recorder.append(
-        await run_pass(
-            engine,
-            accuracy,
-            prompts,
-            pair=pair,
-            clock=world.clock,
-            progress=world.progress,
-            on_answer=keep,
-            done={answer.question_id: answer for answer in kept if isinstance(answer, Answered)},
-        )
-    )
-
-
-async def ask_divergences(engines: Engines, prompts: Sequence[AnyPrompt], pair: int, world: World) -> None:
-    """Ask both engines how probable either token is where the arms' answers part: a near tie or a confident change."""
-    records = world.recorder.records()
-    passes = {done.role: done for done in records.of(PassRecord) if done.pair == pair}
-    asked = {known.question_id for known in records.of(DivergenceRecord) if known.pair == pair}
-    asked_as = {prompt.question.id: prompt.asked for prompt in prompts}
-    parted = islice(partings(passes["A"], passes["B"]), MOST_DIVERGENCES)
-    for parting in parted:
-        if parting.question_id not in asked:
-            world.progress("gsm8k", len(prompts), len(prompts), "asking again where the answers part")
-            world.recorder.append(await ask_divergence(engines, asked_as[parting.question_id], parting, pair))
-
-
-async def ask_divergence(engines: Engines, prompt: Asked, parting: Parting, pair: int) -> DivergenceRecord:
-    """One question asked of both engines again, up to the token in which their answers part."""
-    choices: dict[Role, TokenChoice] = {}
-    errors: dict[Role, str] = {}
-    for role in ROLES:
-        try:
-            choices[role] = await engines[role].choose(prompt, parting.prefix, parting.tokens)
-        except RequestFailed as failed:
-            errors[role] = str(failed)
-    return DivergenceRecord(
-        pair=pair,
-        question_id=parting.question_id,
-        token_index=len(parting.prefix),
-        tokens=parting.tokens,
-        choices=choices,
-        errors=errors,
-    )
 
 
 async def put_under_stress(engines: Engines, plan: Plan, pair: int, world: World) -> None:

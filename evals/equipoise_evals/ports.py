@@ -3,7 +3,7 @@
 An engine that cannot do what is asked raises ``EngineFault``; the experiment never catches it to carry on.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -128,6 +128,10 @@ class Engine(Protocol):
         ...
 
 
+Engines = Mapping[Role, Engine]
+"""Both engines of a launch pair."""
+
+
 class Launcher(Protocol):
     """Starts launch pairs."""
 
@@ -169,3 +173,13 @@ MonotonicClock = Callable[[], float]
 """Seconds of a clock that never steps back; ``time.monotonic`` outside tests."""
 
 Prompts = Sequence[str]
+
+
+class World:
+    """What the experiment is given of the world: a launcher, a clock, a recorder and somebody who listens."""
+
+    def __init__(self, launcher: Launcher, clock: MonotonicClock, recorder: Recorder, progress: Progress) -> None:
+        self.launcher = launcher
+        self.clock = clock
+        self.recorder = recorder
+        self.progress = progress

@@ -11,11 +11,11 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from equipoise_evals.experiment import World, run_comparison
+from equipoise_evals.experiment import run_comparison
 from equipoise_evals.gsm8k.chat import AnyPrompt
 from equipoise_evals.judge import canonical_json, judge
 from equipoise_evals.model import Plan
-from equipoise_evals.ports import EngineFault, Launcher, Recorder
+from equipoise_evals.ports import EngineFault, Launcher, Recorder, World
 from equipoise_service.bell import Bell, heard
 from equipoise_service.errors import AlreadyFinished, ComparisonNotFound, EquipoiseError
 from equipoise_service.progress import EventProgress

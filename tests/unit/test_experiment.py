@@ -5,14 +5,8 @@ from typing import Any
 import pytest
 
 from equipoise_evals.decode.schedule import ABBA, BAAB, launch_order, planned_blocks
-from equipoise_evals.experiment import (
-    MOST_DIVERGENCES,
-    STRESS_BATCH,
-    World,
-    is_decided,
-    questions_record,
-    run_comparison,
-)
+from equipoise_evals.experiment import STRESS_BATCH, is_decided, questions_record, run_comparison
+from equipoise_evals.gsm8k.measure import MOST_DIVERGENCES
 from equipoise_evals.gsm8k.prompt import Prompt, build_prompts
 from equipoise_evals.judge import judge
 from equipoise_evals.model import (
@@ -32,7 +26,7 @@ from equipoise_evals.model import (
     TreatmentRecord,
     Verdict,
 )
-from equipoise_evals.ports import EngineFault, RequestFailed
+from equipoise_evals.ports import EngineFault, RequestFailed, World
 from tests.fakes.launching import ListRecorder
 from tests.integration.service.fake import Call, FakeLauncher, Hook, nothing
 from tests.support import records as make

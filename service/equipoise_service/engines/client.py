@@ -9,17 +9,27 @@ import json
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import aiohttp
-from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter, ValidationError
+from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from equipoise_evals.model import SamplingPlan
 from equipoise_evals.model.records import ClientTiming, PromptProbe, TokenChoice
 from equipoise_evals.ports import Asked, Generation, RequestFailed
 from equipoise_service.engines.streaming import Chunk, NoTiming, timing
+from equipoise_service.engines.wire import (
+    Chosen,
+    EngineAnswer,
+    Finish,
+    JsonObject,
+    Tokens,
+    parse,
+    sampling_params,
+    stream_chunk,
+    token_choices,
+)
 
-JsonObject = dict[str, JsonValue]
 _OBJECT: TypeAdapter[JsonObject] = TypeAdapter(JsonObject)
 TOP_TOKENS = 2
 PROBED_TOKENS = 8
@@ -28,9 +38,6 @@ RETRY_PAUSES_S = (0.1, 0.4, 1.6)
 KEEP_ALIVE_S = 3.0
 """Less than the 5 s after which SGLang's server closes an idle connection: a request must not meet that moment."""
 CHUNK_LIMIT_BYTES = 64 * 1024 * 1024
-
-
-Parsed = TypeVar("Parsed", bound=BaseModel)
 
 
 class EngineUnreachable(RequestFailed):
@@ -43,77 +50,6 @@ class NotTaken(RequestFailed):
 
 class NotReached(EngineUnreachable, NotTaken):
     """No connection was made."""
-
-
-class _Wire(BaseModel):
-    """Parts of SGLang's answers; fields that Equipoise does not use may come and go with versions."""
-
-    model_config = ConfigDict(extra="ignore")
-
-
-class _Finish(_Wire):
-    type: str
-    message: str | None = None
-
-
-class _Meta(_Wire):
-    finish_reason: _Finish | None
-    prompt_tokens: int
-    completion_tokens: int
-    cached_tokens: int = 0
-
-
-class _Answer(_Wire):
-    text: str
-    output_ids: tuple[int, ...]
-    meta_info: _Meta
-
-
-class _StreamMeta(_Wire):
-    """What every chunk has; one that ends a request aborted while it waited has nothing else."""
-
-    finish_reason: _Finish | None
-    completion_tokens: int
-
-
-class _StreamChunk(_Wire):
-    index: int = 0
-    meta_info: _StreamMeta
-
-
-class _Tokens(_Wire):
-    tokens: tuple[int, ...]
-
-
-_Logprob = tuple[float, int, str | None]
-
-
-class _ChosenMeta(_Wire):
-    output_top_logprobs: tuple[tuple[_Logprob, ...], ...]
-    output_token_ids_logprobs: tuple[tuple[_Logprob, ...], ...]
-
-
-class _Chosen(_Wire):
-    output_ids: tuple[int, ...]
-    meta_info: _ChosenMeta
-
-
-def sampling_params(sampling: SamplingPlan) -> JsonObject:
-    """Every parameter that a model's own defaults could decide, always explicit."""
-    return {
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-        "top_k": sampling.top_k,
-        "min_p": 0.0,
-        "repetition_penalty": 1.0,
-        "frequency_penalty": 0.0,
-        "presence_penalty": 0.0,
-        "max_new_tokens": sampling.max_new_tokens,
-        "min_new_tokens": 0,
-        "stop": list(sampling.stop),
-        "ignore_eos": sampling.ignore_eos,
-        "n": 1,
-    }
 
 
 class EngineClient:
@@ -155,7 +91,7 @@ class EngineClient:
         )
         body = asked | {"sampling_params": sent, "stream": False}
         raw, retries = await self._taken(body)
-        answer = _parse(_Answer, raw)
+        answer = parse(EngineAnswer, raw)
         finish = answer.meta_info.finish_reason
         if finish is None or finish.type == "abort":
             raise RequestFailed(f"the engine aborted the request: {finish.message if finish else 'no finish reason'}")
@@ -180,7 +116,7 @@ class EngineClient:
             if isinstance(prompt, str)
             else {"messages": [{"role": turn.role, "content": turn.content} for turn in prompt]}
         )
-        return _parse(_Tokens, await self._request("POST", "/tokenize", body)).tokens
+        return parse(Tokens, await self._request("POST", "/tokenize", body)).tokens
 
     async def probe(self, prompt: Asked) -> PromptProbe:
         """The tokens of a prompt in short, and the BOS of this tokenizer, which is what it makes of no text at all."""
@@ -214,17 +150,8 @@ class EngineClient:
             "top_logprobs_num": TOP_TOKENS,
             "token_ids_logprob": list[JsonValue](known),
         }
-        answer = _parse(_Chosen, await self._request("POST", "/generate", body))
-        meta = answer.meta_info
-        if len(meta.output_top_logprobs) != len(meta.output_token_ids_logprobs) or not meta.output_top_logprobs:
-            raise RequestFailed("the engine gave no log-probabilities")
-        choices = []
-        for top, of_tokens in zip(meta.output_top_logprobs, meta.output_token_ids_logprobs, strict=True):
-            by_id = {token: logprob for logprob, token, _ in of_tokens}
-            first, second = (None if token is None else by_id[token] for token in tokens)
-            pairs = tuple((token, logprob) for logprob, token, _ in top)
-            choices.append(TokenChoice(logprobs=(first, second), top=pairs, path="decode"))
-        return answer.output_ids, choices
+        answer = parse(Chosen, await self._request("POST", "/generate", body))
+        return answer.output_ids, token_choices(answer.meta_info, tokens)
 
     async def stream_batch(
         self, prompts: Sequence[Sequence[int]], new_tokens: int, on_token: Callable[[int], None] | None = None
@@ -278,12 +205,12 @@ class EngineClient:
         body: JsonObject = {
             "rid": name, "input_ids": list(prompt), "sampling_params": sampling_params(sampling), "stream": True,
         }  # fmt: skip
-        finish: _Finish | None = None
+        finish: Finish | None = None
         asked = False
         async for data in self._events(body):
             if data == b"[DONE]":
                 break
-            meta = _stream_chunk(data).meta_info
+            meta = stream_chunk(data).meta_info
             finish = meta.finish_reason
             if finish is None and not asked and abort_after is not None and meta.completion_tokens >= abort_after:
                 asked = True
@@ -301,7 +228,7 @@ class EngineClient:
             if data == b"[DONE]":
                 ended = True
                 break
-            chunk = _stream_chunk(data)
+            chunk = stream_chunk(data)
             finish = chunk.meta_info.finish_reason
             if finish is not None and finish.type == "abort":
                 raise RequestFailed(f"the engine aborted a stream: {finish.message}")
@@ -407,23 +334,3 @@ async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:
             raise RequestFailed(f"a line of the stream is longer than {CHUNK_LIMIT_BYTES} bytes")
         for line in complete:
             yield line
-
-
-def _parse(kind: type[Parsed], raw: bytes) -> Parsed:
-    try:
-        return kind.model_validate_json(raw)
-    except ValidationError as broken:
-        raise RequestFailed(f"the engine's answer does not have the expected form: {raw[:120]!r}") from broken
-
-
-def _stream_chunk(data: bytes) -> _StreamChunk:
-    try:
-        value: Any = json.loads(data)
-    except ValueError as broken:
-        raise RequestFailed(f"the stream holds something that is no JSON: {data[:80]!r}") from broken
-    if isinstance(value, dict) and "error" in value:
-        raise RequestFailed(f"the engine reported an error in the stream: {value['error']}")
-    try:
-        return _StreamChunk.model_validate(value)
-    except ValidationError as broken:
-        raise RequestFailed(f"a chunk of the stream does not have the expected form: {data[:120]!r}") from broken

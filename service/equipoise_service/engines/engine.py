@@ -26,13 +26,14 @@ from equipoise_evals.model.records import (
 from equipoise_evals.ports import Asked, Decoded, EngineFault, Generation, RequestFailed
 from equipoise_service.engines import logs, stress, trace
 from equipoise_service.engines.attestation import AttestationError, Expected, attested, clock_cost, reported
-from equipoise_service.engines.client import EngineClient, EngineUnreachable, JsonObject
+from equipoise_service.engines.client import EngineClient, EngineUnreachable
 from equipoise_service.engines.environment import Device, EngineCommand, Start
 from equipoise_service.engines.limits import Limits
 from equipoise_service.engines.process import ProcessTree
 from equipoise_service.engines.steplog import StepLog, StepLogError, full_batch, rows_of
 from equipoise_service.engines.streaming import token_by_token
 from equipoise_service.engines.telemetry import Telemetry
+from equipoise_service.engines.wire import JsonObject
 
 T = TypeVar("T")
 Prompts = Sequence[Sequence[int]]

@@ -14,8 +14,9 @@ from aiohttp.test_utils import TestServer
 from equipoise_evals.gsm8k.grade import grade
 from equipoise_evals.model import PromptProbe, SamplingPlan, TokenChoice
 from equipoise_evals.ports import ChatMessage, RequestFailed
-from equipoise_service.engines.client import EngineClient, EngineUnreachable, sampling_params
+from equipoise_service.engines.client import EngineClient, EngineUnreachable
 from equipoise_service.engines.engine import begins_with_one_bos
+from equipoise_service.engines.wire import sampling_params
 
 REAL = json.loads((Path(__file__).parents[2] / "contract" / "data" / "sglang-0.5.23.json").read_text())
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
