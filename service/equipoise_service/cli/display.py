@@ -84,8 +84,9 @@ def show_verdict(console: Console, verdict: Verdict, plan: Plan) -> None:
 
 def _table(heading: str, *columns: str) -> Table:
     table = Table(title=heading, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
-    for column in columns:
-        table.add_column(column, no_wrap=True)
+    for place, column in enumerate(columns):
+        # The first column may hold a kernel's long name, which is broken rather than the numbers beside it.
+        table.add_column(column, no_wrap=place > 0, overflow="fold")
     return table
 
 
