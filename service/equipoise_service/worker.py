@@ -134,15 +134,12 @@ class Worker:
         plan = Plan.model_validate_json(stored.plan)
         recorder = StoredRecorder(self._store.records, stored.id)
         prompts = await asyncio.to_thread(self._tools.prompts, plan)
-        world = World(
-            self._tools.launcher(stored.id, plan, recorder),
-            self._tools.clock,
-            recorder,
-            EventProgress(self._store.events, stored.id, self._tools.clock),
-        )
+        progress = EventProgress(self._store.events, stored.id, self._tools.clock)
+        world = World(self._tools.launcher(stored.id, plan, recorder), self._tools.clock, recorder, progress)
         try:
             seen = await run_comparison(plan, prompts, world)
         finally:
+            progress.flush()
             recorder.flush()
         self._store.comparisons.judge(stored.id)
         verdict = await asyncio.to_thread(lambda: judge(self._store.records.load(stored.id), plan))

@@ -7,7 +7,6 @@ that goes on are rows of their own, and leave when the pass that holds them all 
 import time
 import zlib
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Lock
 from typing import NamedTuple
 
@@ -15,6 +14,7 @@ from pydantic import TypeAdapter
 from sqlalchemy import ColumnElement, Connection, delete, func, insert, select
 
 from equipoise_evals.model import AnswerRecord, PassRecord, Record, Records
+from equipoise_service.store.background import Background
 from equipoise_service.store.database import Database
 from equipoise_service.store.tables import record_parts
 
@@ -125,10 +125,9 @@ class StoredRecorder:
         self._parts = parts
         self._comparison_id = comparison_id
         self._appended = list(parts.load(comparison_id).records)
-        self._writer = ThreadPoolExecutor(1, thread_name_prefix="answers")
+        self._background = Background("answers")
         self._waiting: list[Record] = []
         self._lock = Lock()
-        self._writing: list[Future[None]] = []
 
     def append(self, record: Record) -> None:
         """Store one record durably; an answer within the next commits."""
@@ -147,17 +146,14 @@ class StoredRecorder:
 
     def flush(self) -> None:
         """Wait until every answer is stored; raises what kept one from it."""
-        while self._writing:
-            self._writing.pop(0).result()
+        self._background.flush()
 
     def _write_soon(self, record: Record) -> None:
-        while self._writing and self._writing[0].done():
-            self._writing.pop(0).result()
         with self._lock:
             self._waiting.append(record)
             if len(self._waiting) > 1:
                 return  # whoever writes next takes it along
-        self._writing.append(self._writer.submit(self._write))
+        self._background.submit(self._write)
 
     def _write(self) -> None:
         time.sleep(GATHER_S)
