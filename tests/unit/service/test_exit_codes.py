@@ -46,6 +46,7 @@ EXPECTED: dict[type[errors.EquipoiseError], int] = {
     errors.ComparisonNotFound: 64,
     errors.NotFinished: 64,
     errors.AlreadyFinished: 64,
+    errors.NotResumable: 64,
 }
 
 
