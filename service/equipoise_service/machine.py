@@ -3,21 +3,28 @@
 Here settings meet the engines. Nothing is started from here; the launcher that is made does that.
 """
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import pynvml
+
 from equipoise_evals.model import ModelRef, Plan
 from equipoise_evals.ports import Launcher, Recorder
 from equipoise_service.engines import EngineEnvironment, SGLangLauncher
+from equipoise_service.engines.device import NvmlDevice
 from equipoise_service.engines.embedded import Converter
 from equipoise_service.engines.environment import Device
+from equipoise_service.engines.leftovers import Leftovers
 from equipoise_service.engines.models import ModelPlaces, resolve_model
 from equipoise_service.engines.provision import engine_environment_path, find_backends, plugin_path
 from equipoise_service.errors import NoEngine
 from equipoise_service.profiles import PROFILES, DeviceProfile
 from equipoise_service.settings import Settings
+
+log = logging.getLogger(__name__)
 
 LauncherFactory = Callable[[str, Plan, Recorder], Launcher]
 """Makes the launcher of one comparison, from its id, its plan and its recorder."""
@@ -29,6 +36,7 @@ class Machine:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.device: Device = find_device() if settings.device == "auto" else settings.device
+        self.leftovers = Leftovers()
 
     @property
     def profile(self) -> DeviceProfile:
@@ -88,7 +96,17 @@ class Machine:
         """The launcher of one comparison's real engines; their logs go below the data folder."""
         del plan
         work = self.settings.data / "engines" / comparison_id
-        return SGLangLauncher(self.environments(), recorder, work)
+        gpu = _nvml() if self.device == "cuda" else None
+        return SGLangLauncher(self.environments(), recorder, work, device=gpu, leftovers=self.leftovers)
+
+
+def _nvml() -> NvmlDevice | None:
+    """The GPU's memory, where the driver can be asked for it; engines run without, only less watched."""
+    try:
+        return NvmlDevice()
+    except pynvml.NVMLError as error:
+        log.warning("NVML cannot be asked, so nobody checks that engines give their device memory back: %s", error)
+        return None
 
 
 def find_device(devices: Path = Path("/dev")) -> Device:

@@ -51,7 +51,8 @@ LOWEST_TOKEN, TOKENS = 1000, 16_000
 class Launch:
     """Everything known about one engine's start.
 
-    ``owned_ports`` are those on which it was seen to listen itself; only these can be left behind by it.
+    ``owned_ports`` are those on which it was seen to listen itself, ``device_pids`` its processes that were seen on the
+    device; only these can be left behind by it. ``foreign_pids`` were on the device before it, and are not ours.
     """
 
     pair: int
@@ -64,6 +65,8 @@ class Launch:
     started_at: str
     stage_s: dict[str, float] = field(default_factory=dict)
     owned_ports: tuple[int, ...] = ()
+    device_pids: set[int] = field(default_factory=set)
+    foreign_pids: tuple[int, ...] = ()
     pinned_cpu: int | None = None
 
 
@@ -100,6 +103,8 @@ class SGLangEngine:
         seen = reported(server_info)
         if self.launch.pinned_cpu is not None:
             seen["pinned_cpu"] = self.launch.pinned_cpu
+        if self.launch.foreign_pids:
+            seen["foreign_processes"] = list(self.launch.foreign_pids)
         return LaunchRecord(
             pair=self.launch.pair,
             role=self.role,

@@ -8,14 +8,12 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from statistics import median
-from typing import NewType
 
-import psutil
 import pynvml
 from pydantic import JsonValue
 
-Gpu = NewType("Gpu", object)
-"""NVML's handle of a device."""
+from equipoise_service.engines.device import Gpu, first_visible, not_ours
+
 PERIOD_S = 0.25
 REASONS = {
     pynvml.nvmlClocksThrottleReasonApplicationsClocksSetting: "applications_clocks",
@@ -53,7 +51,7 @@ class Telemetry:
         """Start sampling."""
         try:
             pynvml.nvmlInit()
-            self._gpu = _device(self._visible)
+            self._gpu = first_visible(self._visible)
         except pynvml.NVMLError as error:
             self._missing["nvml"] = str(error)
             return self
@@ -106,15 +104,6 @@ class Telemetry:
         return found | ({"unavailable": dict(self._missing)} if self._missing else {})
 
 
-def _device(visible: str) -> Gpu:
-    first = visible.partition(",")[0].strip()
-    if first.startswith("GPU-"):
-        return Gpu(pynvml.nvmlDeviceGetHandleByUUID(first.encode()))
-    return Gpu(pynvml.nvmlDeviceGetHandleByIndex(int(first) if first.isdigit() else 0))
-
-
 def _foreign_processes(gpu: Gpu) -> Sequence[int]:
     """Processes that compute on the GPU and are no descendants of this one."""
-    computing = {process.pid for process in pynvml.nvmlDeviceGetComputeRunningProcesses(gpu)}
-    ours = {child.pid for child in psutil.Process().children(recursive=True)}
-    return sorted(computing - ours)
+    return not_ours({process.pid for process in pynvml.nvmlDeviceGetComputeRunningProcesses(gpu)})

@@ -326,7 +326,7 @@ async def test_what_cannot_be_ended_is_named_and_blocks_the_next_start(
     stop = next(record for record in recorder.kept if isinstance(record, StopRecord) and record.role == "A")
     assert not stop.clean
     assert any(f"process {stubborn[0]}" in leftover for leftover in stop.leftovers)
-    with pytest.raises(EngineFault, match="processes of an earlier engine still run"):
+    with pytest.raises(EngineFault, match="of an earlier engine still runs"):
         async with launcher.launch_pair(latency_plan(), 2, ("A", "B")):
             pytest.fail("the next pair must not start")
     monkeypatch.undo()
