@@ -25,6 +25,8 @@ from equipoise_evals.model import (
 )
 from equipoise_evals.ports import Engine, Launcher, MonotonicClock, Progress, Recorder
 
+STRESS_BATCH = 16
+"""Batch of the stress profile where none is timed: the largest for which the presets capture a graph by default."""
 TRACED_STEPS = 8
 """Decode steps in a profiler trace: enough to tell a fill per step from the trace's edges."""
 
@@ -113,10 +115,20 @@ async def measure_accuracy(engines: Engines, plan: Plan, prompts: Sequence[Promp
     """One greedy pass per arm over the same questions, in the order in which the engines were started."""
     if plan.accuracy is None or pair > plan.accuracy.passes_max:
         return
+    if plan.stress and pair > 1:
+        await put_under_stress(engines, plan, pair, world)
     for role in launch_order(plan, pair):
         world.recorder.append(
             await run_pass(engines[role], plan.accuracy, prompts, pair=pair, clock=world.clock, progress=world.progress)
         )
+
+
+async def put_under_stress(engines: Engines, plan: Plan, pair: int, world: World) -> None:
+    """Send both engines the same requests that broke scratch elsewhere; a guard that trips raises ``EngineFault``."""
+    batch = max(plan.latency.batch_sizes) if plan.latency else STRESS_BATCH
+    for done, role in enumerate(launch_order(plan, pair)):
+        world.progress("stress", done, len(ROLES), ROLE_NAMES[role])
+        world.recorder.append(await engines[role].stress(batch, seed=plan.seed + pair))
 
 
 async def measure_latency(engines: Engines, plan: Plan, pair: int, world: World) -> None:

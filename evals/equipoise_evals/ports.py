@@ -10,7 +10,7 @@ from typing import Protocol
 from pydantic import Field, JsonValue
 
 from equipoise_evals.model import ArmSpec, Frozen, Plan, Record, Records, Role, SamplingPlan, StepColumns
-from equipoise_evals.model.records import ClientTiming, LaunchRecord, TreatmentRecord
+from equipoise_evals.model.records import ClientTiming, LaunchRecord, StressRecord, TreatmentRecord
 
 
 class EngineFault(Exception):
@@ -18,7 +18,8 @@ class EngineFault(Exception):
 
     Attributes:
         role: The arm whose engine it is.
-        stage: What was being done: ``start``, ``attest``, ``warm_up``, ``treatment``, ``gsm8k``, ``decode``, ``stop``.
+        stage: What was being done: ``start``, ``attest``, ``warm_up``, ``treatment``, ``stress``, ``gsm8k``,
+            ``decode``, ``stop``.
         reason: One sentence that says what happened and what to do.
         log_tail: The last lines of the engine's log.
     """
@@ -83,6 +84,14 @@ class Engine(Protocol):
 
     async def count_kernels(self, batch: int, steps: int) -> TreatmentRecord:
         """Count kernels (or operators) per decode step in a profiler trace of about ``steps`` steps."""
+        ...
+
+    async def stress(self, batch: int, seed: int) -> StressRecord:
+        """Run the phases of `stress_profile`, each until the engine is idle, and count how requests ended.
+
+        Raises ``EngineFault`` in stage ``stress``, naming the phase after which the engine no longer attests its arm
+        or its guard has tripped.
+        """
         ...
 
 

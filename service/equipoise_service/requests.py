@@ -69,6 +69,7 @@ class CompareRequest(Frozen):
         prompt_tokens: Context at which each request of a block starts; null takes the device profile's.
         steps_per_block: Decode steps of one block; null takes the device profile's.
         quads: ABBA quads per batch size in one launch pair; null takes the device profile's.
+        stress: Whether each engine is put under stress before every pass but the first.
     """
 
     model: str = Field(min_length=1, max_length=1_000, pattern=r"^[^\x00-\x1f\x7f]+$")
@@ -90,6 +91,7 @@ class CompareRequest(Frozen):
     prompt_tokens: int | None = Field(default=None, ge=1, le=1_000_000)
     steps_per_block: int | None = Field(default=None, ge=8, le=65_536)
     quads: int | None = Field(default=None, ge=1, le=100)
+    stress: bool = False
 
     @model_validator(mode="after")
     def _batches_fit(self) -> Self:
@@ -99,6 +101,15 @@ class CompareRequest(Frozen):
             raise ValueError(f"batch_sizes {list(self.batch_sizes)} must be distinct")
         if "latency" in self.parts and self.primary_batch not in self.batch_sizes:
             raise ValueError(f"primary_batch {self.primary_batch} is not among batch_sizes {list(self.batch_sizes)}")
+        return self
+
+    @model_validator(mode="after")
+    def _stress_is_followed_by_a_pass(self) -> Self:
+        if self.stress and ("accuracy" not in self.parts or self.pairs_max < 2):
+            raise ValueError(
+                f"stress is followed by a second pass over the questions, so it needs accuracy among the parts (here "
+                f"{list(self.parts)}) and a pairs_max of at least 2 (here {self.pairs_max})"
+            )
         return self
 
     @property

@@ -55,6 +55,7 @@ def resolve(request: CompareRequest, machine: Machine) -> Plan:
         seed=request.seed,
         accuracy=accuracy,
         latency=latency,
+        stress=request.stress,
     )
 
 

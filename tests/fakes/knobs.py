@@ -23,6 +23,8 @@ FailureKind = Literal[
     "dies_in_block",  # SIGKILLs itself after ``after`` decode steps of token-id prompts
     "garbage_stream",  # streams bytes that are no JSON
     "truncated_stream",  # ends streams without their end mark
+    "dirty_after_abort",  # the guard finds dirty counters once a request was aborted
+    "refuses_long",  # refuses prompts of more than ``after`` tokens, in the stream, as SGLang does
     "errors",  # answers 500 for ``share`` of the text requests
     "slow",  # steps last ``factor`` times as long
     "late_profile",  # begins a trace only when nothing decodes any more

@@ -16,6 +16,7 @@ from tests.fakes.knobs import Identity, Knobs
 from tests.fakes.scheduler import Profile, Scheduler, Sequence
 
 VERSION = "0.5.23+simulated"
+CONTEXT = 8_192
 
 
 class Routes:
@@ -30,6 +31,8 @@ class Routes:
         self._scheduler = scheduler
         self._arguments = arguments
         self._answerer = Answerer(knobs, identity)
+        self._named: dict[str, list[Sequence]] = {}
+        self._aborts = 0
 
     def application(self) -> web.Application:
         """The application with every route."""
@@ -41,6 +44,7 @@ class Routes:
                 web.get("/model_info", self.model_info),
                 web.get("/server_info", self.server_info),
                 web.post("/generate", self.generate),
+                web.post("/abort_request", self.abort_request),
                 web.post("/flush_cache", self.flush_cache),
                 web.post("/start_profile", self.start_profile),
             ]
@@ -74,6 +78,7 @@ class Routes:
                 **self._arguments,
                 "version": VERSION,
                 "max_total_num_tokens": self._arguments["max_total_tokens"],
+                "max_req_input_len": min(CONTEXT, self._arguments["max_total_tokens"]) - 6,
                 "internal_states": [state],
             }
         )
@@ -101,11 +106,16 @@ class Routes:
                 "scale_shared": persistent if arm != "upstream" else None,
                 "decode_calls": steps * self._knobs.layers if arm != "upstream" else None,
             },
-            "guard": {"state": "clean" if persistent else "not_applicable", "message": None, "checks": int(persistent)},
+            "guard": self._guard(persistent),
             "step_log": str(self._identity.step_log),
             "steps_seen": steps,
             "steps_written": steps,
         }
+
+    def _guard(self, persistent: bool) -> dict[str, Any]:
+        if persistent and self._aborts and "dirty_after_abort" in self._failures:
+            return {"state": "dirty", "message": "dirty counters: 1 of 153 are not zero between launches", "checks": 2}
+        return {"state": "clean" if persistent else "not_applicable", "message": None, "checks": int(persistent)}
 
     async def flush_cache(self, request: web.Request) -> web.Response:
         """``POST /flush_cache``; there is no cache."""
@@ -137,7 +147,21 @@ class Routes:
             return web.json_response({"error": {"message": message}}, status=400)
         prompts = body["input_ids"]
         prompts = prompts if isinstance(prompts[0], list) else [prompts]
-        return await self._stream(request, prompts, body["sampling_params"]["max_new_tokens"])
+        new_tokens = body["sampling_params"]["max_new_tokens"]
+        sequences = [Sequence(len(prompt), new_tokens, from_text=False) for prompt in prompts]
+        name = body.get("rid", uuid.uuid4().hex)
+        self._named[name] = sequences
+        try:
+            return await self._stream(request, sequences, new_tokens)
+        finally:
+            del self._named[name]
+
+    async def abort_request(self, request: web.Request) -> web.Response:
+        """``POST /abort_request`` by ``rid``; as in SGLang, one that is not there is no error."""
+        for sequence in self._named.get((await request.json())["rid"], []):
+            self._scheduler.abort(sequence)
+            self._aborts += sequence.aborted
+        return web.Response()
 
     async def _answer(self, body: dict[str, Any]) -> web.Response:
         prompt = body["text"]
@@ -156,10 +180,14 @@ class Routes:
         meta = _meta(sequence, sequence.done, finish)
         return web.json_response({"text": "".join(pieces), "output_ids": ids, "meta_info": meta})
 
-    async def _stream(self, request: web.Request, prompts: list[list[int]], new_tokens: int) -> web.StreamResponse:
+    async def _stream(self, request: web.Request, sequences: list[Sequence], new_tokens: int) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
-        sequences = [Sequence(len(prompt), new_tokens, from_text=False) for prompt in prompts]
+        refuses = self._failures.get("refuses_long")
+        if refuses and max(sequence.prompt_tokens for sequence in sequences) > refuses.after:
+            await response.write(b'data: {"error": {"message": "The input is longer than the context."}}\n\n')
+            await response.write(b"data: [DONE]\n\n")
+            return response
         self._scheduler.submit(sequences)
         for _ in range(new_tokens):
             for index, sequence in enumerate(sequences):
@@ -168,6 +196,9 @@ class Routes:
                     await response.write(b"data: \xff\xfe not json\n\n")
                     continue
                 await response.write(b"data: " + _chunk(index, sequence, done) + b"\n\n")
+                if sequence.aborted and sequence.emitted.empty():
+                    await response.write(b"data: [DONE]\n\n")
+                    return response
             if "truncated_stream" in self._failures:
                 return response
         await response.write(b"data: [DONE]\n\n")
@@ -175,7 +206,9 @@ class Routes:
 
 
 def _chunk(index: int, sequence: Sequence, done: int) -> bytes:
-    finish = {"type": "length", "length": done} if done == sequence.new_tokens else None
+    finish: dict[str, Any] | None = {"type": "length", "length": done} if done == sequence.new_tokens else None
+    if sequence.aborted and sequence.emitted.empty():
+        finish = {"type": "abort", "message": "Aborted by AbortReq."}
     body = {
         "text": " x" * done,
         "output_ids": [1000 + (index + place) % 100 for place in range(done)],

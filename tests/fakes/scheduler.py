@@ -27,6 +27,7 @@ class Sequence:
     from_text: bool
     emitted: asyncio.Queue[int] = field(default_factory=asyncio.Queue)
     done: int = 0
+    aborted: bool = False
 
     def emit(self) -> None:
         """One more token."""
@@ -37,6 +38,11 @@ class Sequence:
     def finished(self) -> bool:
         """Whether all tokens are out."""
         return self.done >= self.new_tokens
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that it takes of the KV pool at its end."""
+        return self.prompt_tokens + self.new_tokens
 
 
 @dataclass
@@ -49,11 +55,14 @@ class Profile:
 
 
 class Scheduler:
-    """The engine's loop."""
+    """The engine's loop. Sequences wait while the batch or the KV pool is full; nothing running is displaced."""
 
-    def __init__(self, world: World, identity: Identity, *, max_running: int, time_scale: float) -> None:
+    def __init__(
+        self, world: World, identity: Identity, *, max_running: int, pool_tokens: int, time_scale: float
+    ) -> None:
         self._world = world
         self._max_running = max_running
+        self._pool_tokens = pool_tokens
         self._time_scale = time_scale
         self._waiting: list[Sequence] = []
         self._running: list[Sequence] = []
@@ -72,6 +81,15 @@ class Scheduler:
         self._waiting += sequences
         self._wake.set()
 
+    def abort(self, sequence: Sequence) -> None:
+        """End a sequence, waiting or running; it emits its count of tokens once more. Finished ones stay finished."""
+        if sequence.finished:
+            return
+        self._waiting = [other for other in self._waiting if other is not sequence]
+        self._running = [other for other in self._running if other is not sequence]
+        sequence.aborted = True
+        sequence.emitted.put_nowait(sequence.done)
+
     @property
     def decoding(self) -> bool:
         """Whether anything is being decoded or waits for it."""
@@ -89,14 +107,25 @@ class Scheduler:
                 self._wake.clear()
                 self._after_decode = False
                 await self._wake.wait()
-            room = self._max_running - len(self._running)
-            if self._waiting and room > 0:
-                await self._prefill(room)
+            if fitting := self._fitting():
+                await self._prefill(fitting)
             else:
                 await self._decode()
 
-    async def _prefill(self, room: int) -> None:
-        admitted, self._waiting = self._waiting[:room], self._waiting[room:]
+    def _fitting(self) -> int:
+        """How many of those that wait the batch and the pool have room for, the first come first; one always runs."""
+        free = self._pool_tokens - sum(sequence.tokens for sequence in self._running)
+        room = self._max_running - len(self._running)
+        fitting = 0
+        for sequence in self._waiting[:room]:
+            free -= sequence.tokens
+            if free < 0 and (fitting or self._running):
+                break
+            fitting += 1
+        return fitting
+
+    async def _prefill(self, number: int) -> None:
+        admitted, self._waiting = self._waiting[:number], self._waiting[number:]
         self._after_decode = False
         await self._pass_time(200.0 * len(admitted))
         for sequence in admitted:

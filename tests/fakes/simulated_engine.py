@@ -42,7 +42,13 @@ async def serve(arguments: dict[str, Any]) -> None:
     knobs, identity = from_environment(), Identity.from_environment()
     failures = Failures(knobs, identity)
     world = World(knobs, identity, failures.slowdown)
-    scheduler = Scheduler(world, identity, max_running=arguments["max_running_requests"], time_scale=knobs.time_scale)
+    scheduler = Scheduler(
+        world,
+        identity,
+        max_running=arguments["max_running_requests"],
+        pool_tokens=arguments["max_total_tokens"],
+        time_scale=knobs.time_scale,
+    )
     scheduler.on_step = lambda: failures.after_block_step(scheduler.id_prompt_steps)
     loop = asyncio.create_task(scheduler.run())
     runner = web.AppRunner(Routes(knobs, identity, failures, scheduler, arguments).application())

@@ -1,6 +1,7 @@
 """What stored records of a GPU run must show, each claim beside what was seen. Pure: a record can be checked again."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from equipoise_evals.judge import canonical_json, judge
@@ -9,6 +10,7 @@ from equipoise_evals.model import (
     LatencyEvidence,
     LaunchRecord,
     PassRecord,
+    StressRecord,
     TreatmentRecord,
     Verdict,
 )
@@ -16,6 +18,8 @@ from equipoise_service.interchange import RecordsDocument
 
 Document = RecordsDocument
 
+STRESS_PHASES = ("long_prefills", "mixed_lengths", "aborts", "full_pool")
+UNLINKED = "not exercised by this model"
 FILLS_PER_LAYER = {"xqa": 2, "trtllm-gen": 3}
 """K and V scale; with TRTLLM-GEN the counter buffer too."""
 
@@ -43,11 +47,18 @@ def treatment(document: Document, layers: int) -> list[Claim]:
     path = next(iter(paths)) if len(paths) == 1 else ""
     wanted = {"A": layers * FILLS_PER_LAYER.get(path, -1), "B": 0}
     halves = {_half(launch) for launch in document.observed.of(LaunchRecord)}
+    links = {record.role: _pdl(record) for record in records}
     half = "exercised" if path == "trtllm-gen" else "not exercised: xqa returns before it looks at the counter buffer"
     return [
         Claim(f"FillFunctor<float> per decode step is {wanted['A']} and 0", fills == wanted, str(fills)),
         Claim("every engine used one known kernel path", path in FILLS_PER_LAYER, str(sorted(paths))),
         Claim(f"the counter half is {half!r}", halves == {half}, str(sorted(halves))),
+        # None of the models measured here has the fused rope-gate kernel; Qwen3.5 has.
+        Claim(
+            f"a fill between PDL-linked kernels is {UNLINKED!r}",
+            links == dict.fromkeys(("A", "B"), UNLINKED),
+            str(links),
+        ),
     ]
 
 
@@ -106,12 +117,60 @@ def gsm8k(document: Document, questions: int) -> list[Claim]:
     ]
 
 
+def stress(document: Document) -> list[Claim]:
+    """Both arms went through every phase, nothing failed or tripped, and each arm's passes are compared."""
+    records = document.observed.of(StressRecord)
+    ran = {record.role: tuple(phase.name for phase in record.phases if phase.finished) for record in records}
+    phases = [phase for record in records for phase in record.phases]
+    guards = {role: {phase.guard for one in records if one.role == role for phase in one.phases} for role in ("A", "B")}
+    checks = [[phase.guard_checks for phase in record.phases] for record in records if record.role == "B"]
+    accuracy = _verdict(document).accuracy
+    matches = {} if accuracy is None else accuracy.evidence.matches
+    return [
+        Claim("every phase ran on both arms", ran == dict.fromkeys(("A", "B"), STRESS_PHASES), str(ran)),
+        Claim("some requests were aborted in each arm", _aborted(records), _ends(records)),
+        Claim(
+            "no request failed",
+            bool(phases) and not any(phase.failed for phase in phases),
+            f"{sum(phase.failed for phase in phases)} of {sum(phase.requests for phase in phases)}; "
+            + str([phase.first_error for phase in phases if phase.first_error]),
+        ),
+        Claim(
+            "the guard stayed clean, and looked anew after each phase",
+            guards["B"] == {"clean"}
+            and guards["A"] <= {"clean", "not_applicable"}
+            and all(later > earlier for of_one in checks for earlier, later in pairwise(of_one)),
+            f"{guards}, checks {checks}",
+        ),
+        Claim("each arm's passes are compared", {"A1-A2", "B1-B2"} <= matches.keys(), str(matches)),
+    ]
+
+
+def _aborted(records: Sequence[StressRecord]) -> bool:
+    by_role = {record.role: sum(phase.aborted for phase in record.phases) for record in records}
+    return set(by_role) == {"A", "B"} and min(by_role.values()) > 0
+
+
+def _ends(records: Sequence[StressRecord]) -> str:
+    return "; ".join(
+        f"{record.role}{record.pair} {phase.name} {phase.finished} + {phase.aborted} + {phase.failed}"
+        for record in records
+        for phase in record.phases
+    )
+
+
 def _verdict(document: Document) -> Verdict:
     return judge(document.observed, document.plan)
 
 
 def _fills(per_step: Mapping[str, float]) -> float:
     return sum(number for name, number in per_step.items() if "FillFunctor<float>" in name)
+
+
+def _pdl(record: TreatmentRecord) -> str:
+    if record.pdl is None:
+        return "not recorded"
+    return f"{record.pdl.fills_between_per_step:g} per step" if record.pdl.links_per_step else UNLINKED
 
 
 def _half(launch: LaunchRecord) -> str:

@@ -85,5 +85,10 @@ STEPS: dict[str, Step] = {
         {"parts": ["accuracy"], "pairs_max": 2},
         lambda document: claims.gsm8k(document, questions=1_319),
     ),
+    "stress": Step(
+        "smollm2",
+        {"parts": ["accuracy"], "pairs_max": 2, "stress": True},
+        lambda document: [*claims.stress(document), *claims.gsm8k(document, questions=1_319)],
+    ),
 }
 """In the order of their worth; ``gsm8k`` alone repeats a part of ``smollm2``."""

@@ -31,6 +31,7 @@ from equipoise_evals.model import (
     SamplingPlan,
     StepColumns,
     StopRecord,
+    StressRecord,
     TreatmentRecord,
     looks_up_to,
 )
@@ -193,6 +194,23 @@ def one_pass(
         for i, ok in enumerate(right)
     ]
     return PassRecord(pair=pair, role=role, answers=tuple(answers), duration_s=1.0)
+
+
+def stress(pair: int, role: Role, *, batch: int = 16, failed: int = 0, guard: str | None = None) -> StressRecord:
+    """Stress whose phases ended as a healthy engine's do, but for ``failed`` requests of the last one."""
+    healthy = "not_applicable" if role == "A" else "clean"
+    phases = [
+        {"name": "long_prefills", "requests": 20, "finished": 20, "aborted": 0, "failed": 0},
+        {"name": "mixed_lengths", "requests": 32, "finished": 32, "aborted": 0, "failed": 0},
+        {"name": "aborts", "requests": 32, "finished": 16, "aborted": 16, "failed": 0},
+        {"name": "full_pool", "requests": 9, "finished": 9 - failed, "aborted": 0, "failed": failed},
+    ]
+    return StressRecord.model_validate(
+        {
+            "pair": pair, "role": role, "pool_tokens": 16_384, "longest_tokens": 8_186, "batch": batch,
+            "phases": [phase | {"guard": guard or healthy, "guard_checks": 2} for phase in phases],
+        }
+    )  # fmt: skip
 
 
 def launches(plan: Plan, pairs: int) -> list[Record]:

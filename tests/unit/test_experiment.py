@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from equipoise_evals.decode.schedule import ABBA, BAAB, launch_order, planned_blocks
-from equipoise_evals.experiment import World, is_decided, run_comparison
+from equipoise_evals.experiment import STRESS_BATCH, World, is_decided, run_comparison
 from equipoise_evals.gsm8k.prompt import Prompt, build_prompts
 from equipoise_evals.judge import judge
 from equipoise_evals.model import (
@@ -16,6 +16,7 @@ from equipoise_evals.model import (
     Question,
     Records,
     StopRecord,
+    StressRecord,
     TreatmentRecord,
     Verdict,
 )
@@ -129,3 +130,43 @@ def test_a_regression_at_a_look_ends_the_run() -> None:
     assert verdict.accuracy.word == "regression"
     assert is_decided(verdict, plan, 2)
     assert not is_decided(verdict, plan, 1)
+
+
+async def test_every_pass_but_the_first_follows_stress() -> None:
+    calls: list[Call] = []
+
+    async def note(call: Call) -> None:
+        calls.append(call)
+
+    verdict, records, plan = await run(note, stress=True)
+    # passes_max is 2, pairs_max 10 and 3 pairs decide the speed: the third pair has neither a pass nor stress.
+    assert [(one.pair, one.role) for one in records.of(StressRecord)] == [(2, role) for role in launch_order(plan, 2)]
+    in_second = [call.method for call in calls if call.pair == 2 and call.method in {"stress", "generate", "decode"}]
+    first = {name: in_second.index(name) for name in ("stress", "generate")}
+    assert first["stress"] < first["generate"] == first["stress"] + 2
+    assert {one.batch for one in records.of(StressRecord)} == {16}
+    assert verdict.accuracy is not None
+    assert verdict.accuracy.word == "identical"
+    assert verdict.accuracy.evidence.notes[-1] == (
+        "Every pass but the first was scored after its engine had been put under stress: 154 requests finished, 32 "
+        "aborted, 0 failed; guard not applicable in the baseline, clean in the candidate."
+    )
+
+
+async def test_without_a_timed_batch_stress_takes_the_presets_largest() -> None:
+    _, records, _ = await run(latency=None, pairs_max=2, stress=True)
+    assert [one.batch for one in records.of(StressRecord)] == [STRESS_BATCH] * 2
+    _, records, _ = await run(latency=None, pairs_max=2)
+    assert records.of(StressRecord) == ()
+
+
+async def test_a_fault_under_stress_ends_the_run_before_the_second_pass() -> None:
+    async def trip(call: Call) -> None:
+        if call.method == "stress" and call.role == "B":
+            raise EngineFault("B", "stress", "after the phase aborts: dirty counters")
+
+    recorder = ListRecorder()
+    plan = make.plan(accuracy=make.accuracy_plan(4), stress=True)
+    with pytest.raises(EngineFault, match="phase aborts"):
+        await run_comparison(plan, prompts(), World(FakeLauncher(recorder, trip), lambda: 0.0, recorder, silent))
+    assert {one.pair for one in recorder.records().of(PassRecord)} == {1}

@@ -13,7 +13,17 @@ import numpy as np
 import pytest
 
 from equipoise_evals.judge import judge
-from equipoise_evals.model import ArmPair, ArmSpec, BlockRecord, LatencyPlan, Record, Records, TreatmentRecord
+from equipoise_evals.model import (
+    ArmPair,
+    ArmSpec,
+    BlockRecord,
+    LatencyPlan,
+    PdlLinks,
+    Record,
+    Records,
+    StressRecord,
+    TreatmentRecord,
+)
 from equipoise_service.interchange import RecordsDocument
 from tests.gpu import claims
 from tests.gpu.claims import Claim, Document
@@ -22,12 +32,13 @@ from tests.support import records as made
 
 ROOT = Path(__file__).resolve().parents[2]
 FILL = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, std::array<char*, 1ul> >"
+UNLINKED = PdlLinks(links_per_step=0, fills_between_per_step=0)
 HALF = "not exercised: xqa returns before it looks at the counter buffer"
 
 
-def fills(baseline: float, candidate: float) -> list[Record]:
+def fills(baseline: float, candidate: float, pdl: PdlLinks | None = UNLINKED) -> list[Record]:
     return [
-        TreatmentRecord(pair=1, role=role, activity="GPU", steps=8, per_step={FILL: number, "attention": 30.0})
+        TreatmentRecord(pair=1, role=role, activity="GPU", steps=8, per_step={FILL: number, "attention": 30.0}, pdl=pdl)
         for role, number in (("A", baseline), ("B", candidate))
     ]
 
@@ -68,6 +79,11 @@ def test_the_treatments_claims_hold_for_what_an_h200_showed() -> None:
         ([*fills(59.5, 0), *launches()], "FillFunctor<float> per decode step is 60 and 0"),
         ([*fills(60, 0), *launches(half="exercised")], f"the counter half is {HALF!r}"),
         ([*fills(60, 0), *launches(path="None")], "every engine used one known kernel path"),
+        ([*fills(60, 0, pdl=None), *launches()], "a fill between PDL-linked kernels is 'not exercised by this model'"),
+        (
+            [*fills(60, 0, pdl=PdlLinks(links_per_step=10, fills_between_per_step=20)), *launches()],
+            "a fill between PDL-linked kernels is 'not exercised by this model'",
+        ),
     ],
 )
 def test_each_claim_of_the_treatment_can_fail(found: list[Record], broken: str) -> None:
@@ -187,3 +203,36 @@ def test_a_claim_that_fails_is_said_and_fails_the_command(
     done = simulated("gsm8k")
     assert done.returncode == 1
     assert "FAILS: every pass answered 1319 questions: [64, 64, 64, 64]" in done.stdout
+
+
+def stressed(*records: Record) -> dict[str, bool]:
+    found = [*fills(60, 0), *launches(), made.questions(), *made.equal_passes(), *records]
+    plan = made.plan(pairs_max=2, latency=None, stress=True)
+    return holding(claims.stress(RecordsDocument(plan=plan, records=tuple(found))))
+
+
+def looking(record: StressRecord) -> StressRecord:
+    """The same, with a guard that looks once more after each phase."""
+    phases = [one.model_copy(update={"guard_checks": 2 + place}) for place, one in enumerate(record.phases)]
+    return record.model_copy(update={"phases": tuple(phases)})
+
+
+def test_the_claims_about_stress_hold_where_everything_ran() -> None:
+    assert set(stressed(made.stress(2, "A"), looking(made.stress(2, "B"))).values()) == {True}
+
+
+@pytest.mark.parametrize(
+    ("records", "broken"),
+    [
+        ([made.stress(2, "A")], "every phase ran on both arms"),
+        ([made.stress(2, "A"), looking(made.stress(2, "B", failed=1))], "no request failed"),
+        ([made.stress(2, "A"), made.stress(2, "B")], "the guard stayed clean, and looked anew after each phase"),
+        (
+            [made.stress(2, "A"), looking(made.stress(2, "B", guard="unchecked"))],
+            "the guard stayed clean, and looked anew after each phase",
+        ),
+        ([made.stress(2, "B")], "some requests were aborted in each arm"),
+    ],
+)
+def test_each_claim_about_stress_can_fail(records: list[Record], broken: str) -> None:
+    assert stressed(*records)[broken] is False

@@ -5,14 +5,10 @@ steps; batches whose lengths differ widely; requests that are aborted halfway; a
 phases the engine becomes idle, so that its guard looks at the counters once per phase.
 """
 
-from typing import Literal
-
 import numpy as np
 from pydantic import Field
 
-from equipoise_evals.model import Frozen
-
-PhaseName = Literal["long_prefills", "mixed_lengths", "aborts", "full_pool"]
+from equipoise_evals.model import Frozen, StressPhaseName
 
 GROWTH_ROWS = 8_192
 """A prefill chunk of more rows made a sister backend replace its buffer, to which captured graphs kept writing."""
@@ -22,7 +18,7 @@ DECODE_TOKENS = 128
 class StressRequest(Frozen):
     """One request: random tokens in, greedy tokens out.
 
-    ``abort_after`` is the number of streamed tokens after which the client hangs up; None lets it finish.
+    ``abort_after`` is the number of streamed tokens after which the client wants it aborted; None lets it finish.
     """
 
     prompt_tokens: int = Field(ge=1)
@@ -33,7 +29,7 @@ class StressRequest(Frozen):
 class StressPhase(Frozen):
     """Requests that are sent at the same time."""
 
-    name: PhaseName
+    name: StressPhaseName
     requests: tuple[StressRequest, ...] = Field(min_length=1)
 
 
@@ -43,7 +39,7 @@ def stress_profile(pool_tokens: int, context: int, batch: int, rng: np.random.Ge
     Args:
         pool_tokens: Tokens that the engine's KV pool holds (``max_total_num_tokens``).
         context: Longest request that the engine accepts, in tokens.
-        batch: Largest batch of the comparison.
+        batch: Largest batch that is timed, for which the engine captured a graph.
         rng: Draws lengths and the moments of aborts.
     """
     return (

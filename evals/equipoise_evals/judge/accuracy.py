@@ -1,11 +1,14 @@
 """The accuracy word, from graded passes. Questions without an answer in both arms are counted apart."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from equipoise_evals.judge.grades import GradedPass
+from equipoise_evals.judge.measure import Measured
 from equipoise_evals.judge.outputs import compare_outputs
 from equipoise_evals.judge.scores import compare_scores
 from equipoise_evals.model import (
+    ROLE_NAMES,
     ROLES,
     AccuracyEvidence,
     AccuracyInconclusive,
@@ -16,6 +19,8 @@ from equipoise_evals.model import (
     NonInferior,
     Plan,
     Regression,
+    Role,
+    StressRecord,
 )
 from equipoise_evals.stats.paired import tango_interval
 
@@ -28,12 +33,14 @@ OUTPUT_SHIFT_P = 0.01
 PASSES_WITHIN_REACH = 64
 
 
-def judge_accuracy(plan: Plan, accuracy: AccuracyPlan, passes: Sequence[GradedPass]) -> AccuracyVerdict | None:
+def judge_accuracy(plan: Plan, accuracy: AccuracyPlan, measured: Measured) -> AccuracyVerdict | None:
     """The word on accuracy, or None before both arms have a pass with at least one question answered in both."""
-    baseline, candidate = ([graded for graded in passes if graded.role == role] for role in ROLES)
+    baseline, candidate = ([graded for graded in measured.passes if graded.role == role] for role in ROLES)
     if not baseline or not candidate or not baseline[0].right.keys() & candidate[0].right.keys():
         return None
-    return _word(accuracy, _evidence(plan, accuracy, baseline, candidate))
+    evidence = _evidence(plan, accuracy, baseline, candidate)
+    notes = (*evidence.notes, *_stress(measured.stress))
+    return _word(accuracy, evidence.model_copy(update={"notes": notes}))
 
 
 def _evidence(
@@ -92,6 +99,25 @@ def _suspicion(suspected: bool, permutation_p: float | None) -> tuple[str, ...]:
         else (f"launch by launch its p is {permutation_p:.3f}")
     )
     return (f"The arms' outputs differ more than an arm's outputs differ from themselves: suspected, {confirmed}.",)
+
+
+def _stress(stressed: Sequence[StressRecord]) -> tuple[str, ...]:
+    """That later passes followed stress, how its requests ended, and what the guards said."""
+    if not stressed:
+        return ()
+    ends: Counter[str] = Counter()
+    guards: dict[Role, set[str]] = {}
+    for record in stressed:
+        for phase in record.phases:
+            ends.update(finished=phase.finished, aborted=phase.aborted, failed=phase.failed)
+            guards.setdefault(record.role, set()).add(phase.guard.replace("_", " "))
+    said = ", ".join(
+        f"{' and '.join(sorted(states))} in the {ROLE_NAMES[role]}" for role, states in sorted(guards.items())
+    )
+    return (
+        f"Every pass but the first was scored after its engine had been put under stress: {ends['finished']} requests "
+        f"finished, {ends['aborted']} aborted, {ends['failed']} failed; guard {said}.",
+    )
 
 
 def output_shift_confirmed(evidence: AccuracyEvidence, alpha: float) -> bool:

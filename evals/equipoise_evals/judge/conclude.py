@@ -16,7 +16,7 @@ from equipoise_evals.model import Plan, Verdict
 def conclude(measured: Measured, plan: Plan) -> Verdict:
     """The verdict that these measurements justify under this plan."""
     judged = measured.invalid is None
-    accuracy = judge_accuracy(plan, plan.accuracy, measured.passes) if judged and plan.accuracy else None
+    accuracy = judge_accuracy(plan, plan.accuracy, measured) if judged and plan.accuracy else None
     latency = judge_latency(plan, plan.latency, measured) if judged and plan.latency else None
     invalid = measured.invalid or (disturbed(latency.evidence.two_level) if latency else None)
     overall = judge_overall(plan, invalid, measured.treatment, accuracy=accuracy, latency=latency)

@@ -21,6 +21,7 @@ from equipoise_evals.model import (
     QuestionsRecord,
     Records,
     StopRecord,
+    StressRecord,
     TreatmentEvidence,
     TreatmentRecord,
 )
@@ -36,6 +37,7 @@ class Measured:
         contrasts: Per metric and batch size, one contrast per complete launch pair.
         levels: Two-level behaviour of each launch pair at the primary batch.
         passes: Graded passes in the order recorded.
+        stress: What engines were put under before their pass.
         cost: What it cost so far.
     """
 
@@ -44,6 +46,7 @@ class Measured:
     contrasts: Contrasts = field(default_factory=dict)
     levels: tuple[PairLevels, ...] = ()
     passes: tuple[GradedPass, ...] = ()
+    stress: tuple[StressRecord, ...] = ()
     cost: Cost = field(default_factory=lambda: Cost(device_seconds=0.0, launch_pairs=0))
 
 
@@ -65,6 +68,7 @@ def measure(records: Records, plan: Plan) -> Measured:
         contrasts=contrasts,
         levels=tuple(levels),
         passes=graded_passes(records.of(QuestionsRecord), records.of(PassRecord)),
+        stress=records.of(StressRecord),
         cost=_cost(records),
     )
 

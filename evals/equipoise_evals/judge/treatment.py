@@ -39,6 +39,8 @@ def judge_treatment(records: Sequence[TreatmentRecord]) -> TreatmentEvidence | N
         active=bool(differing),
         baseline_per_step={name: baseline.get(name, 0.0) for name in shown},
         candidate_per_step={name: candidate.get(name, 0.0) for name in shown},
+        baseline_pdl=by_role["A"][0].pdl,
+        candidate_pdl=by_role["B"][0].pdl,
     )
 
 

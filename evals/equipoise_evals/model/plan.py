@@ -153,7 +153,8 @@ class Plan(Frozen):
 
     ``looks`` are the numbers of finished launch pairs after which the verdict may stop the run; error rates are
     spent over exactly these. ``history``, by metric, is fixed before anything runs; empty means that each comparison
-    estimates its launch variance alone.
+    estimates its launch variance alone. ``stress`` puts each engine under stress before every pass but the first, so
+    that comparing an arm's passes with each other shows whether its answers changed.
     """
 
     schema_version: Literal[1] = 1
@@ -169,6 +170,7 @@ class Plan(Frozen):
     accuracy: AccuracyPlan | None
     latency: LatencyPlan | None
     history: dict[EngineMetric, LaunchHistory] = Field(default_factory=dict)
+    stress: bool = False
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -181,6 +183,8 @@ class Plan(Frozen):
     def _measures_something(self) -> Self:
         if self.accuracy is None and self.latency is None:
             raise ValueError("parts must name latency, accuracy or both")
+        if self.stress and (self.accuracy is None or self.accuracy.passes_max < 2):
+            raise ValueError("stress needs the accuracy half and at least 2 passes: those after the first follow it")
         if list(self.looks) != sorted(set(self.looks)) or any(not 1 <= look <= self.pairs_max for look in self.looks):
             raise ValueError(f"looks {list(self.looks)} must rise strictly and lie between 1 and {self.pairs_max}")
         return self

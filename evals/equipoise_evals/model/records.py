@@ -12,6 +12,8 @@ from equipoise_evals.model.arms import Role
 from equipoise_evals.model.base import Frozen
 from equipoise_evals.model.plan import Question
 
+StressPhaseName = Literal["long_prefills", "mixed_lengths", "aborts", "full_pool"]
+
 
 class AskedQuestion(Frozen):
     """A sampled question with the digest of the exact prompt that both arms got."""
@@ -52,10 +54,30 @@ class LaunchRecord(Frozen):
     stage_s: dict[str, float]
 
 
+class PdlLinks(Frozen):
+    """Kernels that programmatic dependent launch (PDL) links in a decode step, and fills that stand between them.
+
+    Attributes:
+        links_per_step: How often SGLang's ``fused_fp8_qkv_kv_cache`` follows ``_fused_qk_rmsnorm_rope_gate`` on a
+            stream; 0 where the model does not have the two.
+        fills_between_per_step: Fills that start between the two of a link, on their stream.
+    """
+
+    links_per_step: float = Field(ge=0)
+    fills_between_per_step: float = Field(ge=0)
+
+    @model_validator(mode="after")
+    def _fills_stand_in_links(self) -> Self:
+        if self.fills_between_per_step and not self.links_per_step:
+            raise ValueError("fills cannot stand between kernels that do not run")
+        return self
+
+
 class TreatmentRecord(Frozen):
     """Kernels or operators per decode step in one engine, counted in a profiler trace.
 
-    ``per_step`` holds every counted name; ``steps`` is how many decode steps the trace covered.
+    ``per_step`` holds every counted name; ``steps`` is how many decode steps the trace covered. ``pdl`` is None where
+    it was not recorded: by earlier versions, and in traces of a CPU.
     """
 
     kind: Literal["treatment"] = "treatment"
@@ -64,6 +86,7 @@ class TreatmentRecord(Frozen):
     activity: Literal["CPU", "GPU"]
     steps: int = Field(ge=1)
     per_step: dict[str, float]
+    pdl: PdlLinks | None = None
 
 
 class StepColumns(Frozen):
@@ -153,6 +176,54 @@ class PassRecord(Frozen):
     duration_s: float = Field(ge=0)
 
 
+class StressedPhase(Frozen):
+    """One phase of stress: how its requests ended, and what the engine's guard said once all of them had.
+
+    Attributes:
+        finished: Requests that got all their tokens, also where an abort came too late.
+        aborted: Requests that the engine ended because it was asked to.
+        failed: Requests that ended in any other way.
+        guard: The guard's state in the attestation that follows the phase.
+        guard_checks: How often the guard had looked by then, since the engine's start.
+        first_error: What the first failed request said; None if none failed.
+    """
+
+    name: StressPhaseName
+    requests: int = Field(ge=1)
+    finished: int = Field(ge=0)
+    aborted: int = Field(ge=0)
+    failed: int = Field(ge=0)
+    guard: str
+    guard_checks: int = Field(ge=0)
+    first_error: str | None = None
+
+    @model_validator(mode="after")
+    def _every_request_ended_once(self) -> Self:
+        if self.finished + self.aborted + self.failed != self.requests:
+            raise ValueError(
+                f"{self.requests} requests, but {self.finished} finished, {self.aborted} aborted, {self.failed} failed"
+            )
+        return self
+
+
+class StressRecord(Frozen):
+    """Stress that one engine was under before its pass of this pair.
+
+    Attributes:
+        pool_tokens: Tokens of the engine's KV pool, which the last phase fills.
+        longest_tokens: Longest request that the engine accepts.
+        batch: Requests decoded together in the first phase; later ones send twice as many.
+    """
+
+    kind: Literal["stress"] = "stress"
+    pair: int = Field(ge=1)
+    role: Role
+    pool_tokens: int = Field(ge=1)
+    longest_tokens: int = Field(ge=1)
+    batch: int = Field(ge=1)
+    phases: tuple[StressedPhase, ...] = Field(min_length=1)
+
+
 class StopRecord(Frozen):
     """One engine's end: how it went and what, if anything, it left behind."""
 
@@ -165,12 +236,14 @@ class StopRecord(Frozen):
 
 
 Record = Annotated[
-    QuestionsRecord | LaunchRecord | TreatmentRecord | BlockRecord | PassRecord | StopRecord,
+    QuestionsRecord | LaunchRecord | TreatmentRecord | BlockRecord | StressRecord | PassRecord | StopRecord,
     Field(discriminator="kind"),
 ]
 
 
-RecordKind = TypeVar("RecordKind", QuestionsRecord, LaunchRecord, TreatmentRecord, BlockRecord, PassRecord, StopRecord)
+RecordKind = TypeVar(
+    "RecordKind", QuestionsRecord, LaunchRecord, TreatmentRecord, BlockRecord, StressRecord, PassRecord, StopRecord
+)
 
 
 class Records(Frozen):

@@ -10,6 +10,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from equipoise_evals.model.base import Frozen
+from equipoise_evals.model.records import PdlLinks
 
 Metric = Literal["busy", "period", "client_tpot"]
 
@@ -297,12 +298,17 @@ AccuracyVerdict = Annotated[
 
 
 class TreatmentEvidence(Frozen):
-    """Whether the arms really ran different code: counts per decode step of every kernel or operator that differs."""
+    """Whether the arms really ran different code: counts per decode step of every kernel or operator that differs.
+
+    ``baseline_pdl`` and ``candidate_pdl`` say whether fills stand between PDL-linked kernels; None if not recorded.
+    """
 
     activity: Literal["CPU", "GPU"]
     active: bool
     baseline_per_step: dict[str, float]
     candidate_per_step: dict[str, float]
+    baseline_pdl: PdlLinks | None = None
+    candidate_pdl: PdlLinks | None = None
 
 
 class Ship(Frozen):

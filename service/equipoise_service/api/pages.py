@@ -17,7 +17,7 @@ from equipoise_service.api.problems import document
 from equipoise_service.api.views import ComparisonList, ComparisonView, verdict_of
 from equipoise_service.errors import InvalidCursor
 from equipoise_service.report.markdown import interval_text
-from equipoise_service.report.tables import METRIC_NAMES, contrasts, treatment_counts
+from equipoise_service.report.tables import METRIC_NAMES, contrasts, pdl_sentence, treatment_counts
 from equipoise_service.store import FINAL, ListFilter, Status
 
 router = APIRouter(tags=["pages"], include_in_schema=False)
@@ -26,6 +26,7 @@ templates.env.globals.update(
     contrasts=contrasts,
     interval_text=interval_text,
     metric_names=METRIC_NAMES,
+    pdl_sentence=pdl_sentence,
     treatment_counts=treatment_counts,
     statuses=list(Status),
     verdicts=["ship", "neutral", "block", "inconclusive", "treatment_inactive", "invalid"],

@@ -37,6 +37,9 @@ def compare(  # noqa: PLR0913, PLR0917 - one parameter an option, one option a f
     prompt_tokens: Annotated[int | None, typer.Option(help="Context at which a block starts.")] = None,
     steps_per_block: Annotated[int | None, typer.Option(help="Decode steps of one block.")] = None,
     quads: Annotated[int | None, typer.Option(help="ABBA quads per batch size and launch pair.")] = None,
+    stress: Annotated[
+        bool | None, typer.Option("--stress", help="Put each engine under stress before every pass but the first.")
+    ] = None,
     request: Annotated[Path | None, typer.Option(help="A file with the whole request as JSON; options win.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON instead of tables.")] = False,
 ) -> int:

@@ -5,6 +5,7 @@ It owns the wire and nothing else: whether the engine's process lives, and what 
 
 import json
 import time
+import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Self, TypeVar
 
@@ -52,9 +53,16 @@ class _Answer(_Wire):
     meta_info: _Meta
 
 
+class _StreamMeta(_Wire):
+    """What every chunk has; one that ends a request aborted while it waited has nothing else."""
+
+    finish_reason: _Finish | None
+    completion_tokens: int
+
+
 class _StreamChunk(_Wire):
     index: int = 0
-    meta_info: _Meta
+    meta_info: _StreamMeta
 
 
 def sampling_params(sampling: SamplingPlan) -> JsonObject:
@@ -154,6 +162,40 @@ class EngineClient:
             return tuple(timing(started_s, of_one) for of_one in chunks)
         except NoTiming as reason:
             raise RequestFailed(f"a stream gave no timing: {reason}") from reason
+
+    async def stream_one(self, prompt: Sequence[int], new_tokens: int, abort_after: int | None) -> str:
+        """Decode one prompt to its end, and ask the engine to abort it once ``abort_after`` tokens have come.
+
+        SGLang notices only seconds later that a client has hung up, when a short request has long finished; so the
+        abort is asked for by name, and the stream read on until the engine says how the request ended.
+
+        Returns:
+            The engine's reason: ``length``, or ``abort`` where the abort came in time.
+
+        Raises:
+            EngineUnreachable: The connection failed.
+            RequestFailed: The stream broke off, reported an error, or was aborted without having been asked to.
+        """
+        sampling = SamplingPlan(max_new_tokens=new_tokens, stop=(), ignore_eos=True, temperature=0.0)
+        name = f"eq-{uuid.uuid4().hex}"
+        body: JsonObject = {
+            "rid": name, "input_ids": list(prompt), "sampling_params": sampling_params(sampling), "stream": True,
+        }  # fmt: skip
+        finish: _Finish | None = None
+        asked = False
+        async for data in self._events(body):
+            if data == b"[DONE]":
+                break
+            meta = _stream_chunk(data).meta_info
+            finish = meta.finish_reason
+            if finish is None and not asked and abort_after is not None and meta.completion_tokens >= abort_after:
+                asked = True
+                await self._request("POST", "/abort_request", {"rid": name})
+        if finish is None:
+            raise RequestFailed("the stream ended before its request did")
+        if finish.type == "abort" and not asked:
+            raise RequestFailed(f"the engine aborted a stream: {finish.message}")
+        return finish.type
 
     async def _stream(self, body: JsonObject, sequences: int) -> AsyncIterator[tuple[int, Chunk]]:
         ended = False

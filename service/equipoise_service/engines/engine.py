@@ -13,12 +13,13 @@ from typing import Any, TypeVar
 import numpy as np
 from pydantic import JsonValue
 
+from equipoise_evals.decode.stress import StressPhase, stress_profile
 from equipoise_evals.model import ArmSpec, ModelRef, Role, SamplingPlan
-from equipoise_evals.model.records import LaunchRecord, TreatmentRecord
+from equipoise_evals.model.records import LaunchRecord, StressedPhase, StressRecord, TreatmentRecord
 from equipoise_evals.ports import Decoded, EngineFault, Generation, RequestFailed
-from equipoise_service.engines import logs, trace
+from equipoise_service.engines import logs, stress, trace
 from equipoise_service.engines.attestation import AttestationError, Expected, attested, clock_cost, reported
-from equipoise_service.engines.client import EngineClient, EngineUnreachable
+from equipoise_service.engines.client import EngineClient, EngineUnreachable, JsonObject
 from equipoise_service.engines.environment import Device, EngineCommand, Start
 from equipoise_service.engines.limits import Limits
 from equipoise_service.engines.process import ProcessTree
@@ -93,13 +94,7 @@ class SGLangEngine:
 
     async def attest(self) -> LaunchRecord:
         """What the engine proves to be; raises ``EngineFault`` in stage ``attest`` if that is not what was started."""
-        server_info = await self._whole("attest", self.client.server_info())
-        model_info = await self._whole("attest", self.client.model_info())
-        expected = Expected(self.arm, self.launch.model, self.launch.start.launch_id)
-        try:
-            record = attested(expected, server_info, model_info)
-        except AttestationError as refusal:
-            raise self.fault("attest", str(refusal)) from refusal
+        record, server_info = await self._attested("attest")
         seen = reported(server_info)
         if self.launch.pinned_cpu is not None:
             seen["pinned_cpu"] = self.launch.pinned_cpu
@@ -150,8 +145,51 @@ class SGLangEngine:
         except trace.TraceError as broken:
             raise self.fault("treatment", str(broken)) from broken
         return TreatmentRecord(
-            pair=self.launch.pair, role=self.role, activity=activity, steps=counts.steps, per_step=counts.per_step
+            pair=self.launch.pair,
+            role=self.role,
+            activity=activity,
+            steps=counts.steps,
+            per_step=counts.per_step,
+            pdl=counts.pdl,
         )
+
+    async def stress(self, batch: int, seed: int) -> StressRecord:
+        """Run the stress profile of this engine's pool and context."""
+        try:
+            capacity = stress.capacity(await self._whole("stress", self.client.server_info()))
+        except stress.UnknownCapacity as unknown:
+            raise self.fault("stress", str(unknown)) from unknown
+        rng = np.random.default_rng(seed)
+        profile = stress_profile(capacity.pool_tokens, capacity.longest_tokens, batch, rng)
+        return StressRecord(
+            pair=self.launch.pair,
+            role=self.role,
+            pool_tokens=capacity.pool_tokens,
+            longest_tokens=capacity.longest_tokens,
+            batch=batch,
+            phases=tuple([await self.stress_phase(phase, rng) for phase in profile]),
+        )
+
+    async def stress_phase(self, phase: StressPhase, rng: np.random.Generator) -> StressedPhase:
+        """Run one phase to the end of its last request, when the engine is idle, and have it attest again."""
+        seeds = rng.integers(1 << 31, size=len(phase.requests)).tolist()
+        prompts = [
+            self._prompts(1, request.prompt_tokens, seed)[0]
+            for request, seed in zip(phase.requests, seeds, strict=True)
+        ]
+        ends = await self.while_alive("stress", stress.run(self.client, phase.requests, prompts))
+        record, _ = await self._attested("stress", f"after the phase {phase.name}: ")
+        return stress.stressed(phase.name, ends, record)
+
+    async def _attested(self, stage: str, when: str = "") -> tuple[JsonObject, JsonObject]:
+        """The plugin's record, whose making has the guard look, and the whole of ``/server_info``."""
+        server_info = await self._whole(stage, self.client.server_info())
+        model_info = await self._whole(stage, self.client.model_info())
+        expected = Expected(self.arm, self.launch.model, self.launch.start.launch_id)
+        try:
+            return attested(expected, server_info, model_info), server_info
+        except AttestationError as refusal:
+            raise self.fault(stage, f"{when}{refusal}") from refusal
 
     async def _observed(self, work: Coroutine[Any, Any, T]) -> tuple[T, dict[str, JsonValue]]:
         """Do work and say what the GPU was like meanwhile; nothing is said where there is none."""

@@ -1,7 +1,7 @@
 """Counts operators and kernels per decode step in the profiler traces that SGLang writes.
 
-Traces reach a gigabyte, so they are read as a stream; memory grows with the number of distinct names, of steps and of
-launches only.
+Traces reach a gigabyte, so they are read as a stream; memory grows with the number of distinct names, of steps, of
+launches and of the fills and PDL-linked kernels of a GPU only.
 The count is of what the profiler saw, never of what our own code says that it did.
 """
 
@@ -17,6 +17,9 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import ijson
+
+from equipoise_evals.model import PdlLinks
+from equipoise_service.engines import pdl
 
 Activity = Literal["CPU", "GPU"]
 
@@ -45,10 +48,12 @@ class Counts(NamedTuple):
     Attributes:
         steps: Decode steps that it covers.
         per_step: Occurrences per decode step of every operator or kernel name.
+        pdl: PDL-linked kernels of the decode steps; None in a CPU trace.
     """
 
     steps: int
     per_step: dict[str, float]
+    pdl: PdlLinks | None
 
 
 class _Span(NamedTuple):
@@ -84,10 +89,16 @@ def count(path: Path, activity: Activity, requested_steps: int) -> Counts:
         counted = (event for event in counted if _correlation(event) in launches)
     if steps == 0:
         raise TraceError(f"{path.name} holds no decode step")
-    names = Counter(str(event["name"]) for event in counted)
+    names: Counter[str] = Counter()
+    marks: list[pdl.Mark] = []
+    for event in counted:
+        names[str(event["name"])] += 1
+        if activity == "GPU" and (mark := pdl.mark_of(event)):
+            marks.append(mark)
     if not names:
         raise TraceError(f"{path.name} holds no {activity} operator or kernel of a decode step")
-    return Counts(steps, {name: number / steps for name, number in sorted(names.items())})
+    per_step = {name: number / steps for name, number in sorted(names.items())}
+    return Counts(steps, per_step, pdl.links(marks, steps) if activity == "GPU" else None)
 
 
 async def count_when_written(folder: Path, activity: Activity, requested_steps: int, limit_s: float) -> Counts:

@@ -15,7 +15,7 @@ from equipoise_evals.model import (
     Verdict,
 )
 from equipoise_service.report.document import EngineFacts, Report
-from equipoise_service.report.tables import METRIC_NAMES, contrasts, treatment_counts
+from equipoise_service.report.tables import METRIC_NAMES, contrasts, pdl_sentence, treatment_counts
 
 LISTED_IDS = 50
 """Sampled ids beyond these are only counted, so that a report fits a comment; all of them are in the JSON report."""
@@ -126,6 +126,7 @@ def _treatment(treatment: TreatmentEvidence) -> list[str]:
         f"{state}, counted per decode step in a profiler trace ({treatment.activity}).",
         "",
         *table(["counted", "baseline", "candidate"], body),
+        *_notes(filter(None, [pdl_sentence(treatment)])),
     ]
 
 

@@ -102,3 +102,20 @@ def treatment_counts(treatment: TreatmentEvidence) -> dict[str, tuple[float, flo
 def percent(interval: Interval | None) -> tuple[float | None, float | None, float | None]:
     """An interval of a relative effect in percent, with its level; three times None without one."""
     return (None, None, None) if interval is None else (100 * interval.low, 100 * interval.high, interval.level)
+
+
+def pdl_sentence(treatment: TreatmentEvidence) -> str | None:
+    """Whether a fill stands between PDL-linked kernels; None on a CPU, which has no such links."""
+    if treatment.activity == "CPU":
+        return None
+    baseline, candidate = treatment.baseline_pdl, treatment.candidate_pdl
+    if baseline is None or candidate is None:
+        said = "not recorded"
+    elif not baseline.links_per_step and not candidate.links_per_step:
+        said = "not exercised by this model"
+    else:
+        said = " and ".join(
+            f"{one.fills_between_per_step:g} per decode step in {one.links_per_step:g} links ({arm})"
+            for arm, one in (("baseline", baseline), ("candidate", candidate))
+        )
+    return f"Fills between PDL-linked kernels: {said}."

@@ -4,7 +4,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
-from equipoise_evals.model import ArmSpec, LaunchRecord, Plan, Role, SamplingPlan, StopRecord, TreatmentRecord
+from equipoise_evals.model import (
+    ArmSpec,
+    LaunchRecord,
+    Plan,
+    Role,
+    SamplingPlan,
+    StopRecord,
+    StressRecord,
+    TreatmentRecord,
+)
 from equipoise_evals.model.records import ClientTiming
 from equipoise_evals.ports import Decoded, Engine, Generation, Recorder
 from tests.support import records as make
@@ -67,6 +76,11 @@ class FakeEngine:
         return TreatmentRecord(
             pair=self._pair, role=self._role, activity="CPU", steps=steps, per_step={"aten::zeros": fills}
         )
+
+    async def stress(self, batch: int, seed: int) -> StressRecord:
+        """Every phase ends well."""
+        await self._hook(Call("stress", self._role, self._pair))
+        return make.stress(self._pair, self._role, batch=batch)
 
 
 class FakeLauncher:

@@ -162,6 +162,7 @@ def test_an_engine_that_does_not_start_is_an_error_with_its_log(
         (["compare", "m", "--pairs-max", "many"], "valid integer"),
         (["compare", "m", "--pairs-max", "0"], "/pairs_max"),
         (["compare", "m", "--batch-sizes", "1,x"], "/batch_sizes/1"),
+        (["compare", "m", "--stress", "--pairs-max", "1"], "stress is followed by a second pass"),
         (["compare", "m", "--preset", "none"], "known: persistent-buffer"),
         (["compare", "m", "--candidate", "{"], "not JSON"),
         (["compare", "m", "--model", "n"], "named twice"),

@@ -108,3 +108,68 @@ async def test_cancelling_ends_real_processes_first(tmp_path: Path) -> None:
         await running.client.post(f"/comparisons/{comparison_id}/cancel")
         assert (await running.ended(comparison_id))["status"] == "cancelled"
         assert left_behind(tmp_path) == []
+
+
+STRESSED: dict[str, Any] = {"parts": ["accuracy"], "questions": 16, "shots": 2, "pairs_max": 2, "stress": True}
+
+
+async def test_the_second_pass_is_scored_after_stress(tmp_path: Path) -> None:
+    async with simulated(tmp_path, time_scale=1.0) as running:
+        comparison_id = await running.submit(**STRESSED)
+        view = await running.ended(comparison_id)
+        assert view["error"] is None
+        assert view["plan"]["stress"]
+        records = (await running.client.get(f"/comparisons/{comparison_id}/records")).json()["records"]
+        kinds = [(record["kind"], record["pair"]) for record in records if record["kind"] in {"stress", "pass"}]
+        assert kinds == [("pass", 1)] * 2 + [("stress", 2)] * 2 + [("pass", 2)] * 2
+        for record in records:
+            if record["kind"] == "stress":
+                phases = {phase["name"]: phase for phase in record["phases"]}
+                assert list(phases) == ["long_prefills", "mixed_lengths", "aborts", "full_pool"]
+                assert sum(phase["failed"] for phase in phases.values()) == 0
+                # At batch 16 every other of 32 requests is to be aborted; on a busy machine some aborts come too late.
+                assert phases["aborts"]["requests"] == 32
+                assert 1 <= phases["aborts"]["aborted"] <= 16
+                # Each takes an eighth of the pool of 16,384 tokens, and one more has to wait.
+                assert phases["full_pool"]["requests"] == 9
+                assert (record["pool_tokens"], record["longest_tokens"]) == (16_384, 8_186)
+        accuracy = view["verdict"]["accuracy"]
+        assert accuracy["word"] == "identical"
+        assert {"A1-A2", "B1-B2"} <= accuracy["evidence"]["matches"].keys()
+        for place in ("report.md", "page"):
+            assert (
+                "had been put under stress" in (await running.client.get(f"/comparisons/{comparison_id}/{place}")).text
+            )
+
+
+@pytest.mark.parametrize(
+    ("failure", "says"),
+    [
+        ({"kind": "dirty_after_abort", "role": "B"}, "after the phase aborts: rank 0: the guard reports 'dirty'"),
+        ({"kind": "dies_in_block", "role": "B", "pair": 2, "after": 60}, "killed by SIGKILL"),
+    ],
+)
+async def test_a_guard_that_trips_under_stress_fails_the_comparison(
+    tmp_path: Path, failure: dict[str, object], says: str
+) -> None:
+    async with simulated(tmp_path, time_scale=1.0, failures=[failure]) as running:
+        view = await running.ended(await running.submit(**STRESSED))
+        assert view["status"] == "failed"
+        assert (view["error"]["arm"], view["error"]["stage"]) == ("B", "stress")
+        assert says in view["error"]["reason"]
+        assert left_behind(tmp_path) == []
+
+
+async def test_requests_that_fail_under_stress_are_counted(tmp_path: Path) -> None:
+    async with simulated(tmp_path, failures=[{"kind": "refuses_long", "after": 4_000, "role": "A"}]) as running:
+        view = await running.ended(await running.submit(**STRESSED))
+        assert view["status"] == "succeeded"
+        # The four prompts of the first phase that are as long as the engine allows.
+        assert "4 failed" in view["verdict"]["accuracy"]["evidence"]["notes"][-1]
+
+
+async def test_stress_without_a_second_pass_is_refused(tmp_path: Path) -> None:
+    async with simulated(tmp_path) as running:
+        answer = await running.client.post("/compare", json={"model": "m", "stress": True, "pairs_max": 1})
+        assert answer.status_code == 422
+        assert "needs accuracy among the parts" in answer.json()["detail"]

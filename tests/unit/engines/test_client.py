@@ -196,3 +196,45 @@ async def test_a_request_has_a_limit(served: Served) -> None:
 
     with pytest.raises(RequestFailed, match="did not answer within 2 s"):
         await client.model_info()
+
+
+async def test_an_abort_is_asked_for_by_name_and_the_engine_says_how_it_ended(served: Served) -> None:
+    named: dict[str, asyncio.Event] = {}
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        if request.path == "/abort_request":
+            named[body["rid"]].set()
+            return web.Response()
+        assert body["sampling_params"]["ignore_eos"]
+        asked = named[body["rid"]] = asyncio.Event()
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(f"data: {chunk(1)}\n\ndata: {chunk(2)}\n\n".encode())
+        await asked.wait()
+        # What SGLang's `_handle_abort_req` sends for a request that waits: no count of prompt tokens.
+        end = {"meta_info": {"finish_reason": {"type": "abort", "message": "Abort"}, "completion_tokens": 2}}
+        await response.write(f"data: {json.dumps(end)}\n\ndata: [DONE]\n\n".encode())
+        return response
+
+    assert await (await served(handler)).stream_one([1, 2], 8, 2) == "abort"
+
+
+async def test_a_request_that_was_faster_than_its_abort_has_finished(served: Served) -> None:
+    end = chunk(3, finish={"type": "length"})
+    assert await (await served(streaming(chunk(1), end, "[DONE]"))).stream_one([1], 3, 2) == "length"
+    assert await (await served(streaming(chunk(1), end, "[DONE]"))).stream_one([1], 3, None) == "length"
+
+
+@pytest.mark.parametrize(
+    ("events", "says"),
+    [
+        ((chunk(1),), "ended before its request did"),
+        ((chunk(1, finish={"type": "abort", "message": "out of pages"}), "[DONE]"), "aborted a stream: out of pages"),
+        ((json.dumps({"error": {"message": "too long"}}), "[DONE]"), "too long"),
+    ],
+)
+async def test_a_single_stream_that_fails(served: Served, events: tuple[str, ...], says: str) -> None:
+    client = await served(streaming(*events))
+    with pytest.raises(RequestFailed, match=says):
+        await client.stream_one([1], 4, None)

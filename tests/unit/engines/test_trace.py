@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from equipoise_evals.model import PdlLinks
 from equipoise_service.engines import trace
 from equipoise_service.engines.trace import TraceError, TraceUnfinished, count, count_when_written
 from tests.fakes import traces
@@ -19,6 +20,7 @@ DATA = Path(__file__).with_name("data")
 BASELINE = DATA / "sglang-0.5.23-cpu-baseline-TP-0.trace.json.gz"
 PERSISTENT = DATA / "sglang-0.5.23-cpu-persistent-TP-0.trace.json.gz"
 LAYERS = 30
+UNLINKED = PdlLinks(links_per_step=0, fills_between_per_step=0)
 
 
 def operator(name: str, at: float, tid: int = 1, category: str = "cpu_op") -> dict[str, Any]:
@@ -74,7 +76,7 @@ class TestWhatIsCounted:
         ]  # fmt: skip
         path = traces.write(tmp_path, "x", events)
 
-        assert count(path, "CPU", 99) == (2, {"in step": 1.0, "late in the file order": 0.5})
+        assert count(path, "CPU", 99) == (2, {"in step": 1.0, "late in the file order": 0.5}, None)
 
     def test_gpu_traces_have_no_spans_and_are_counted_over_the_steps_asked_for(self, tmp_path: Path) -> None:
         events = traces.events(Knobs(layers=2), "baseline", "GPU", [1, 1, 1, 1])
@@ -95,12 +97,12 @@ class TestWhatIsCounted:
         events += [operator("Memset (Device)", n, category="gpu_memset") for n in range(5)]
         path = traces.write(tmp_path, "x", events)
 
-        assert count(path, "GPU", 8) == (3, {"attention": 40.0, traces.GPU_FILL: 60.0})
+        assert count(path, "GPU", 8) == (3, {"attention": 40.0, traces.GPU_FILL: 60.0}, UNLINKED)
 
     def test_kernels_launched_one_by_one_are_no_graph(self, tmp_path: Path) -> None:
         path = traces.write(tmp_path, "x", [kernel("eager", n) for n in range(64)])
 
-        assert count(path, "GPU", 8) == (8, {"eager": 8.0})
+        assert count(path, "GPU", 8) == (8, {"eager": 8.0}, UNLINKED)
 
     def test_a_trace_without_a_decode_step_gives_no_count(self, tmp_path: Path) -> None:
         path = traces.write(tmp_path, "x", [operator("aten::mm", 1)])

@@ -17,6 +17,7 @@ from equipoise_evals.model import (
     Question,
     Role,
     SamplingPlan,
+    StressRecord,
     TreatmentRecord,
 )
 from equipoise_evals.ports import Decoded, EngineFault, Generation, RequestFailed
@@ -85,6 +86,9 @@ class ScriptedEngine:
         raise AssertionError("a pass only generates")
 
     async def count_kernels(self, batch: int, steps: int) -> TreatmentRecord:
+        raise AssertionError("a pass only generates")
+
+    async def stress(self, batch: int, seed: int) -> StressRecord:
         raise AssertionError("a pass only generates")
 
 

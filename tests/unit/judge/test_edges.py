@@ -203,3 +203,18 @@ def test_more_passes_would_decide_what_one_cannot() -> None:
     assert accuracy.word == "inconclusive"
     assert accuracy.passes_needed is not None
     assert accuracy.passes_needed > 1
+
+
+def test_requests_that_failed_under_stress_and_what_a_guard_said_are_in_the_note() -> None:
+    plan = make.plan(stress=True)
+    passes = [make.questions(), *make.treatment(), *make.equal_passes()]
+    stressed = [make.stress(2, "B", failed=3, guard="unchecked"), make.stress(3, "B")]
+    accuracy = judge(make.together(passes, stressed), plan).accuracy
+    assert accuracy is not None
+    # 93 requests in each record, of which 16 are aborted.
+    assert accuracy.evidence.notes[-1].endswith(
+        "151 requests finished, 32 aborted, 3 failed; guard clean and unchecked in the candidate."
+    )
+    unstressed = judge(make.together(passes), make.plan()).accuracy
+    assert unstressed is not None
+    assert accuracy.evidence.notes[:-1] == unstressed.evidence.notes

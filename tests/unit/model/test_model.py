@@ -21,6 +21,7 @@ from equipoise_evals.model import (
     Ship,
     Slower,
     StepColumns,
+    StressedPhase,
     TreatmentInactive,
     Verdict,
     looks_up_to,
@@ -60,7 +61,13 @@ def test_a_latency_plan_that_measures_nothing(changes: dict[str, object], says: 
 
 @pytest.mark.parametrize(
     ("changes", "says"),
-    [({"accuracy": None, "latency": None}, "parts must name"), ({"looks": (5, 3)}, "rise"), ({"looks": (11,)}, "rise")],
+    [
+        ({"accuracy": None, "latency": None}, "parts must name"),
+        ({"looks": (5, 3)}, "rise"),
+        ({"looks": (11,)}, "rise"),
+        ({"stress": True, "accuracy": None}, "stress needs the accuracy half"),
+        ({"stress": True, "accuracy": make.accuracy_plan(passes_max=1)}, "at least 2 passes"),
+    ],
 )
 def test_a_plan_that_decides_nothing(changes: dict[str, object], says: str) -> None:
     with pytest.raises(ValidationError, match=says):
@@ -123,3 +130,9 @@ def test_an_overall_word_follows_from_its_halves(overall: Neutral | Block | Trea
     assert isinstance(shipped.overall, Ship)
     with pytest.raises(ValidationError, match="not justified"):
         Verdict.model_validate(shipped.model_dump() | {"overall": overall.model_dump()})
+
+
+def test_every_request_of_a_stress_phase_ended_in_one_way() -> None:
+    phase = make.stress(2, "A").phases[0]
+    with pytest.raises(ValidationError, match="20 requests, but 20 finished, 1 aborted, 0 failed"):
+        StressedPhase.model_validate(phase.model_dump() | {"aborted": 1})

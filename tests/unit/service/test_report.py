@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from equipoise_evals.judge import judge
-from equipoise_evals.model import ArmPair, ArmSpec, LaunchRecord, ModelRef, Plan, Records, Verdict
+from equipoise_evals.model import ArmPair, ArmSpec, LaunchRecord, ModelRef, PdlLinks, Plan, Records, Verdict
 from equipoise_service.errors import NotFinished
 from equipoise_service.ids import new_id
 from equipoise_service.report import FORMATS, MEDIA_TYPES, Report, build_report, to_csv, to_json, to_markdown
@@ -189,3 +189,34 @@ def test_engines_that_said_the_same_are_one_entry(store: Store) -> None:
     assert [(engine.role, engine.pairs) for engine in report.engines] == [("A", (1, 2)), ("B", (1,)), ("B", (2,))]
     assert report.engines[2].facts == {"device": "cpu", "versions": {"sglang": "2"}}
     assert report.differs == ("scratch",)
+
+
+@pytest.mark.parametrize(
+    ("baseline", "candidate", "says"),
+    [
+        (None, None, "not recorded"),
+        ((10, 20), None, "not recorded"),
+        ((0, 0), (0, 0), "not exercised by this model"),
+        ((10, 20), (10, 0), "20 per decode step in 10 links (baseline) and 0 per decode step in 10 links (candidate)"),
+    ],
+)
+def test_fills_between_linked_kernels_are_said_for_a_gpu(
+    baseline: tuple[float, float] | None, candidate: tuple[float, float] | None, says: str
+) -> None:
+    links = [
+        None if one is None else PdlLinks(links_per_step=one[0], fills_between_per_step=one[1])
+        for one in (baseline, candidate)
+    ]
+    traced = [
+        record.model_copy(update={"activity": "GPU", "pdl": pdl})
+        for record, pdl in zip(make.treatment(), links, strict=True)
+    ]
+    plan = make.plan()
+    verdict = judge(make.together([make.questions()], make.launches(plan, 1), traced), plan)
+    assert f"* Fills between PDL-linked kernels: {says}." in to_markdown(report_of(plan, verdict))
+    assert verdict.treatment is not None
+    assert verdict.treatment.active
+
+
+def test_a_cpu_has_no_linked_kernels_to_speak_of(report: Report) -> None:
+    assert "PDL" not in to_markdown(report)

@@ -48,6 +48,8 @@ def test_defaults_are_the_designs() -> None:
         {"parts": []},
         {"parts": ["latency", "latency"]},
         {"parts": ["speed"]},
+        {"stress": True, "parts": ["latency"]},
+        {"stress": True, "pairs_max": 1},
         {"batch_sizes": []},
         {"batch_sizes": [16, 16]},
         {"batch_sizes": [0, 16]},

@@ -46,7 +46,7 @@ def test_what_is_left_out_comes_from_the_profile_and_the_design(tmp_path: Path, 
     assert (plan.latency.prompt_tokens, plan.latency.quads_per_pair) == (profile.prompt_tokens, profile.quads)
     assert plan.accuracy.sampling.max_new_tokens == profile.max_new_tokens
     assert plan.accuracy.concurrency == profile.concurrency
-    assert (plan.latency.margin, plan.accuracy.margin_pp, plan.pairs_max) == (0.005, 1.0, 10)
+    assert (plan.latency.margin, plan.accuracy.margin_pp, plan.pairs_max, plan.stress) == (0.005, 1.0, 10, False)
     assert sorted(plan.accuracy.questions.ids) == list(range(8))
     assert plan.accuracy.questions.name == "folder"
     assert plan.arms.candidate.differs_from(plan.arms.baseline) == ("scratch",)
@@ -55,7 +55,7 @@ def test_what_is_left_out_comes_from_the_profile_and_the_design(tmp_path: Path, 
 def test_what_the_request_says_wins(tmp_path: Path, folder: Path) -> None:
     plan = plan_of(
         tmp_path, folder, max_new_tokens=7, concurrency=3, prompt_tokens=9, steps_per_block=80, quads=4, questions=2,
-        pairs_max=4, margin_accuracy_pp=2.0, margin_latency=0.01, declared_aa=True, seed=5,
+        pairs_max=4, margin_accuracy_pp=2.0, margin_latency=0.01, declared_aa=True, seed=5, stress=True,
     )  # fmt: skip
     assert plan.latency is not None
     assert plan.accuracy is not None
@@ -65,6 +65,7 @@ def test_what_the_request_says_wins(tmp_path: Path, folder: Path) -> None:
     assert len(plan.accuracy.questions.ids) == 2
     assert (plan.accuracy.passes_max, plan.pairs_max, plan.looks) == (4, 4, (3, 4))
     assert (plan.accuracy.margin_pp, plan.latency.margin, plan.declared_aa, plan.seed) == (2.0, 0.01, True, 5)
+    assert plan.stress
 
 
 def test_the_shortest_block_leaves_steps_to_time(tmp_path: Path, folder: Path) -> None:
