@@ -1,6 +1,8 @@
 """The experiment, as one straight line. It knows engines, a clock and a recorder only by their ports."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 
 from equipoise_evals.decode.schedule import launch_order, planned_blocks
 from equipoise_evals.gsm8k.passes import run_pass
@@ -11,12 +13,19 @@ from equipoise_evals.model import (
     ROLE_NAMES,
     ROLES,
     AccuracyInconclusive,
+    AccuracyPlan,
+    Answer,
+    Answered,
+    AnswerRecord,
     AskedQuestion,
     BlockRecord,
     Invalid,
     LatencyInconclusive,
+    LaunchRecord,
+    PassRecord,
     Plan,
     QuestionsRecord,
+    Records,
     Regression,
     Role,
     TreatmentInactive,
@@ -46,6 +55,9 @@ class World:
 async def run_comparison(plan: Plan, prompts: Sequence[Prompt], world: World) -> Verdict:
     """Measure launch pairs until the plan is decided, then judge what was recorded.
 
+    A recorder that holds records already is gone on with: complete launch pairs stay, the one that was cut short is
+    launched again, and no question that it had answered is asked again.
+
     Args:
         plan: What is measured, and when a look may end it.
         prompts: The prompts of the accuracy half, in the order asked; empty without one.
@@ -54,8 +66,13 @@ async def run_comparison(plan: Plan, prompts: Sequence[Prompt], world: World) ->
     Raises:
         EngineFault: an engine did not do what was asked; everything recorded before stays recorded.
     """
-    world.recorder.append(questions_record(prompts))
-    for pair in range(1, plan.pairs_max + 1):
+    finished = finished_pairs(world.recorder.records(), plan)
+    verdict = judge(world.recorder.records(), plan)
+    if finished and is_decided(verdict, plan, finished):
+        return verdict
+    if not world.recorder.records().of(QuestionsRecord):
+        world.recorder.append(questions_record(prompts))
+    for pair in range(finished + 1, plan.pairs_max + 1):
         world.progress("launch", pair - 1, plan.pairs_max, f"starting launch pair {pair}")
         async with world.launcher.launch_pair(plan, pair, launch_order(plan, pair)) as engines:
             await warm_up(engines, plan, world)
@@ -69,6 +86,24 @@ async def run_comparison(plan: Plan, prompts: Sequence[Prompt], world: World) ->
         if is_decided(verdict, plan, pair):
             break
     return verdict
+
+
+def finished_pairs(records: Records, plan: Plan) -> int:
+    """Launch pairs, from the first on, of which everything planned is recorded."""
+    launched = {launch.pair for launch in records.of(LaunchRecord)}
+    passed = {(done.pair, done.role) for done in records.of(PassRecord)}
+    blocks = Counter(block.pair for block in records.current_blocks())
+
+    def complete(pair: int) -> bool:
+        asked = plan.accuracy is not None and pair <= plan.accuracy.passes_max
+        planned = len(list(planned_blocks(plan.latency, pair))) if plan.latency else 0
+        return (
+            pair in launched
+            and blocks[pair] == planned
+            and (not asked or all((pair, role) in passed for role in ROLES))
+        )
+
+    return len(list(takewhile(complete, range(1, plan.pairs_max + 1))))
 
 
 def questions_record(prompts: Sequence[Prompt]) -> QuestionsRecord:
@@ -115,12 +150,35 @@ async def measure_accuracy(engines: Engines, plan: Plan, prompts: Sequence[Promp
     """One greedy pass per arm over the same questions, in the order in which the engines were started."""
     if plan.accuracy is None or pair > plan.accuracy.passes_max:
         return
+    passed = {(done.pair, done.role) for done in world.recorder.records().of(PassRecord)}
     if plan.stress and pair > 1:
         await put_under_stress(engines, plan, pair, world)
     for role in launch_order(plan, pair):
-        world.recorder.append(
-            await run_pass(engines[role], plan.accuracy, prompts, pair=pair, clock=world.clock, progress=world.progress)
+        if (pair, role) not in passed:
+            await measure_pass(engines[role], plan.accuracy, prompts, pair, world)
+
+
+async def measure_pass(
+    engine: Engine, accuracy: AccuracyPlan, prompts: Sequence[Prompt], pair: int, world: World
+) -> None:
+    """One pass, each answer kept as it comes; what an earlier launch had answered of it is not asked again."""
+
+    def keep(answer: Answer) -> None:
+        world.recorder.append(AnswerRecord(pair=pair, role=engine.role, answer=answer))
+
+    kept = [r.answer for r in world.recorder.records().of(AnswerRecord) if (r.pair, r.role) == (pair, engine.role)]
+    world.recorder.append(
+        await run_pass(
+            engine,
+            accuracy,
+            prompts,
+            pair=pair,
+            clock=world.clock,
+            progress=world.progress,
+            on_answer=keep,
+            done={answer.question_id: answer for answer in kept if isinstance(answer, Answered)},
         )
+    )
 
 
 async def put_under_stress(engines: Engines, plan: Plan, pair: int, world: World) -> None:

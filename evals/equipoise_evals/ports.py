@@ -33,13 +33,14 @@ class EngineFault(Exception):
 
 
 class Generation(Frozen):
-    """One answer of an engine to one prompt."""
+    """One answer of an engine to one prompt; ``sampling`` is what was sent with it, None where nobody says."""
 
     text: str
     output_ids: tuple[int, ...]
     finish_reason: str
     prompt_tokens: int
     cached_tokens: int
+    sampling: dict[str, JsonValue] | None = None
 
 
 class RequestFailed(Exception):
@@ -112,7 +113,11 @@ class Recorder(Protocol):
     """Keeps each record durably as it comes."""
 
     def append(self, record: Record) -> None:
-        """Store one record; when this returns, it survives a crash."""
+        """Store one record; when this returns, it survives a crash.
+
+        An ``AnswerRecord`` alone may still be on its way to the disk: the next question does not wait for it. A
+        ``PassRecord`` takes the place of the answers that it is made of.
+        """
         ...
 
     def records(self) -> Records:

@@ -140,7 +140,10 @@ class Worker:
             recorder,
             EventProgress(self._store.events, stored.id, self._tools.clock),
         )
-        seen = await run_comparison(plan, prompts, world)
+        try:
+            seen = await run_comparison(plan, prompts, world)
+        finally:
+            recorder.flush()
         self._store.comparisons.judge(stored.id)
         verdict = await asyncio.to_thread(lambda: judge(self._store.records.load(stored.id), plan))
         text = canonical_json(verdict)

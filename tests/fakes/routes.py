@@ -1,6 +1,7 @@
 """The HTTP routes of SGLang that Equipoise uses, with SGLang's paths and JSON shapes."""
 
 import asyncio
+import hashlib
 import json
 import os
 import uuid
@@ -167,6 +168,7 @@ class Routes:
         prompt = body["text"]
         if self._failures.refuses(prompt):
             return web.json_response({"error": {"message": "simulated failure"}}, status=500)
+        print(f"asked {hashlib.sha256(prompt.encode()).hexdigest()}", flush=True)
         sampling = body["sampling_params"]
         ids, pieces = tokens(self._answerer.answer(prompt))
         limit = sampling["max_new_tokens"]

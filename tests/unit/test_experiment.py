@@ -9,11 +9,14 @@ from equipoise_evals.experiment import STRESS_BATCH, World, is_decided, run_comp
 from equipoise_evals.gsm8k.prompt import Prompt, build_prompts
 from equipoise_evals.judge import judge
 from equipoise_evals.model import (
+    AnswerRecord,
     BlockRecord,
+    Failed,
     LaunchRecord,
     PassRecord,
     Plan,
     Question,
+    QuestionsRecord,
     Records,
     StopRecord,
     StressRecord,
@@ -170,3 +173,81 @@ async def test_a_fault_under_stress_ends_the_run_before_the_second_pass() -> Non
     with pytest.raises(EngineFault, match="phase aborts"):
         await run_comparison(plan, prompts(), World(FakeLauncher(recorder, trip), lambda: 0.0, recorder, silent))
     assert {one.pair for one in recorder.records().of(PassRecord)} == {1}
+
+
+GENERATED = 4 * 2 * 2
+"""Questions, arms and passes of ``run``."""
+
+
+class Killed:
+    """Ends the run at the ``at``-th call of one method, once."""
+
+    def __init__(self, method: str, at: int) -> None:
+        self.method, self.at = method, at
+        self.seen = 0
+
+    async def __call__(self, call: Call) -> None:
+        if call.method == self.method:
+            self.seen += 1
+            if self.seen == self.at:
+                raise EngineFault(call.role, "gsm8k", "killed")
+
+
+async def cut_short_and_resumed(kill: Killed) -> tuple[Verdict, Records, Plan]:
+    plan = make.plan(accuracy=make.accuracy_plan(4, concurrency=1))
+    recorder = ListRecorder()
+    world = World(FakeLauncher(recorder, kill), lambda: 0.0, recorder, silent)
+    with pytest.raises(EngineFault, match="killed"):
+        await run_comparison(plan, prompts(), world)
+    return await run_comparison(plan, prompts(), world), recorder.records(), plan
+
+
+@pytest.mark.parametrize("at", range(1, GENERATED + 1))
+async def test_a_pass_killed_at_any_answer_asks_no_answered_question_again(at: int) -> None:
+    kill = Killed("generate", at)
+    verdict, records, plan = await cut_short_and_resumed(kill)
+    assert kill.seen == GENERATED + 1  # the answer that never came, and no other
+    assert records.of(AnswerRecord) == ()
+    assert [len(done.answers) for done in records.of(PassRecord)] == [4] * 4
+    assert sum(done.resumed for done in records.of(PassRecord)) == (at - 1) % 4
+    unbroken, _, _ = await run(accuracy=make.accuracy_plan(4, concurrency=1))
+    assert (verdict.accuracy, verdict.latency) == (unbroken.accuracy, unbroken.latency)
+    assert len(records.of(QuestionsRecord)) == 1
+    assert verdict == judge(records, plan)
+
+
+@pytest.mark.parametrize("at", [1, 7, 13, 22])
+async def test_a_pair_killed_in_its_blocks_is_timed_again_whole(at: int) -> None:
+    """Two warm-up decodes a batch size come before the 8 blocks of a pair: the kills meet warm-ups and blocks."""
+    kill = Killed("decode", at)
+    verdict, records, plan = await cut_short_and_resumed(kill)
+    assert len(records.of(BlockRecord)) >= len(records.current_blocks()) == 3 * 8
+    launches = [launch.pair for launch in records.of(LaunchRecord)]
+    assert len(records.of(PassRecord)) == 4
+    assert set(launches) == {1, 2, 3}
+    unbroken, _, _ = await run()
+    assert (verdict.accuracy, verdict.latency) == (unbroken.accuracy, unbroken.latency)
+    assert verdict == judge(records, plan)
+
+
+async def test_a_run_that_had_measured_everything_starts_no_engine() -> None:
+    plan = make.plan(accuracy=make.accuracy_plan(4))
+    recorder = ListRecorder()
+    world = World(FakeLauncher(recorder), lambda: 0.0, recorder, silent)
+    verdict = await run_comparison(plan, prompts(), world)
+    before = recorder.records()
+    assert await run_comparison(plan, prompts(), world) == verdict
+    assert recorder.records() == before
+
+
+async def test_a_question_whose_request_failed_is_asked_again() -> None:
+    plan = make.plan(accuracy=make.accuracy_plan(4, concurrency=1), latency=None, pairs_max=1)
+    recorder = ListRecorder()
+    recorder.append(AnswerRecord(pair=1, role="A", answer=Failed(question_id=2, error="HTTP 500")))
+    recorder.append(AnswerRecord(pair=1, role="A", answer=make.answered(3, "#### 1")))
+    asked = Killed("generate", -1)
+    await run_comparison(plan, prompts(), World(FakeLauncher(recorder, asked), lambda: 0.0, recorder, silent))
+    assert asked.seen == 4 * 2 - 1
+    passes = {done.role: done for done in recorder.records().of(PassRecord)}
+    assert (passes["A"].resumed, passes["B"].resumed) == (1, 0)
+    assert all(answer.state == "answered" for answer in passes["A"].answers)

@@ -49,6 +49,7 @@ async def run_pass(
     for place, prompt in enumerate(prompts):
         if done is not None and prompt.question.id in done:
             ledger.enter(place, done[prompt.question.id])
+    resumed = len(ledger.answers)
     open_places = [place for place in range(len(prompts)) if place not in ledger.answers]
     next_places = iter(open_places)
     started = clock()
@@ -59,7 +60,9 @@ async def run_pass(
                 group.create_task(_ask_on(engine, accuracy.sampling, next_places, ledger, on_answer))
     except ExceptionGroup as failures:
         raise _single(failures) from None
-    return PassRecord(pair=pair, role=engine.role, answers=ledger.complete(), duration_s=clock() - started)
+    return PassRecord(
+        pair=pair, role=engine.role, answers=ledger.complete(), duration_s=clock() - started, resumed=resumed
+    )
 
 
 async def _ask_on(
@@ -91,6 +94,7 @@ async def _ask(engine: Engine, sampling: SamplingPlan, prompt: Prompt) -> Answer
         finish_reason=generation.finish_reason,
         prompt_tokens=generation.prompt_tokens,
         cached_tokens=generation.cached_tokens,
+        sampling=generation.sampling,
     )
 
 

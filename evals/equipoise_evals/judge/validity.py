@@ -2,12 +2,17 @@
 
 from collections.abc import Sequence
 
+from equipoise_evals.judge.confounded import judge_confounding
 from equipoise_evals.model import Invalid, LaunchRecord, PassRecord, Plan, Records
 
 
 def judge_validity(records: Records, plan: Plan) -> Invalid | None:
     """The first reason for which these records cannot be judged, or None."""
-    return _attestation(records.of(LaunchRecord), plan) or _missing_answers(records.of(PassRecord), plan)
+    return (
+        _attestation(records.of(LaunchRecord), plan)
+        or _missing_answers(records.of(PassRecord), plan)
+        or judge_confounding(records, plan)
+    )
 
 
 def _attestation(launches: Sequence[LaunchRecord], plan: Plan) -> Invalid | None:

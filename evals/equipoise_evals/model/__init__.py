@@ -20,6 +20,7 @@ from equipoise_evals.model.plan import (
 from equipoise_evals.model.records import (
     Answer,
     Answered,
+    AnswerRecord,
     AskedQuestion,
     BlockRecord,
     ClientTiming,
@@ -79,6 +80,7 @@ __all__ = [
     "AccuracyPlan",
     "AccuracyVerdict",
     "Answer",
+    "AnswerRecord",
     "Answered",
     "ArmPair",
     "ArmSpec",

@@ -144,7 +144,11 @@ class BlockRecord(Frozen):
 
 
 class Answered(Frozen):
-    """The engine answered; whether rightly is for the grader."""
+    """The engine answered; whether rightly is for the grader.
+
+    Attributes:
+        sampling: The parameters as they were sent with this request; None where they were not recorded.
+    """
 
     state: Literal["answered"] = "answered"
     question_id: int = Field(ge=0)
@@ -153,6 +157,7 @@ class Answered(Frozen):
     finish_reason: str
     prompt_tokens: int = Field(ge=0)
     cached_tokens: int = Field(ge=0)
+    sampling: dict[str, JsonValue] | None = None
 
 
 class Failed(Frozen):
@@ -166,14 +171,30 @@ class Failed(Frozen):
 Answer = Annotated[Answered | Failed, Field(discriminator="state")]
 
 
+class AnswerRecord(Frozen):
+    """One answer of a pass that goes on, kept as it comes; the pass's own record takes its place when it is complete.
+
+    What is left of a pass that was cut short is these; a resumed run asks only the questions that have none.
+    """
+
+    kind: Literal["answer"] = "answer"
+    pair: int = Field(ge=1)
+    role: Role
+    answer: Answer
+
+
 class PassRecord(Frozen):
-    """One greedy pass over the questions in one engine, in the order asked."""
+    """One greedy pass over the questions in one engine, in the order asked.
+
+    ``resumed`` answers are those of an earlier launch of the same pair, which was cut short.
+    """
 
     kind: Literal["pass"] = "pass"
     pair: int = Field(ge=1)
     role: Role
     answers: tuple[Answer, ...]
     duration_s: float = Field(ge=0)
+    resumed: int = Field(default=0, ge=0)
 
 
 class StressedPhase(Frozen):
@@ -236,13 +257,28 @@ class StopRecord(Frozen):
 
 
 Record = Annotated[
-    QuestionsRecord | LaunchRecord | TreatmentRecord | BlockRecord | StressRecord | PassRecord | StopRecord,
+    QuestionsRecord
+    | LaunchRecord
+    | TreatmentRecord
+    | BlockRecord
+    | StressRecord
+    | AnswerRecord
+    | PassRecord
+    | StopRecord,
     Field(discriminator="kind"),
 ]
 
 
 RecordKind = TypeVar(
-    "RecordKind", QuestionsRecord, LaunchRecord, TreatmentRecord, BlockRecord, StressRecord, PassRecord, StopRecord
+    "RecordKind",
+    QuestionsRecord,
+    LaunchRecord,
+    TreatmentRecord,
+    BlockRecord,
+    StressRecord,
+    AnswerRecord,
+    PassRecord,
+    StopRecord,
 )
 
 
@@ -255,3 +291,16 @@ class Records(Frozen):
     def of(self, kind: type[RecordKind]) -> tuple[RecordKind, ...]:
         """The records of one kind, in order."""
         return tuple(record for record in self.records if isinstance(record, kind))
+
+    def current_blocks(self) -> tuple[BlockRecord, ...]:
+        """The blocks of each engine's last launch in a pair.
+
+        A pair that was cut short is launched again when the run is resumed, and timed again as a whole: the launch is
+        the unit, so blocks of two launches never make one pair.
+        """
+        last = {(r.pair, r.role): place for place, r in enumerate(self.records) if isinstance(r, LaunchRecord)}
+        return tuple(
+            record
+            for place, record in enumerate(self.records)
+            if isinstance(record, BlockRecord) and place > last.get((record.pair, record.role), -1)
+        )

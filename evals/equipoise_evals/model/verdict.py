@@ -346,7 +346,10 @@ class TreatmentInactive(Frozen):
     word: Literal["treatment_inactive"] = "treatment_inactive"
 
 
-InvalidReason = Literal["missing_answers", "clock_gap", "disturbed", "attestation", "no_measurement"]
+InvalidReason = Literal[
+    "missing_answers", "clock_gap", "disturbed", "attestation", "no_measurement",
+    "device_differs", "sampling_differs", "cache_differs",
+]  # fmt: skip
 
 
 class Invalid(Frozen):

@@ -1,4 +1,4 @@
-"""Submitting, listing, reading and cancelling comparisons."""
+"""Submitting, listing, reading, cancelling and resuming comparisons."""
 
 import uuid
 from typing import Annotated, Literal
@@ -10,11 +10,11 @@ from equipoise_evals.model import Frozen
 from equipoise_service.api.dependencies import TheComparison, TheService, comparison_of
 from equipoise_service.api.problems import document
 from equipoise_service.api.views import ComparisonList, ComparisonView, ProgressView
-from equipoise_service.errors import EmptyIdempotencyKey, IdempotencyConflict, InvalidCursor
+from equipoise_service.errors import EmptyIdempotencyKey, IdempotencyConflict, InvalidCursor, NotResumable
 from equipoise_service.ids import new_id
 from equipoise_service.requests import CompareRequest
 from equipoise_service.service import Service
-from equipoise_service.store import FINAL, ListFilter, NewComparison, Status, Stored
+from equipoise_service.store import FINAL, InvalidTransition, ListFilter, NewComparison, Status, Stored
 
 router = APIRouter(tags=["comparisons"], responses=document(422))
 LONGEST_KEY = 255
@@ -71,6 +71,21 @@ async def cancel(comparison_id: str, service: TheService) -> ComparisonView:
     """Cancel a comparison. One that runs is ``cancelled`` as soon as its engines are gone; its records are kept."""
     service.worker.cancel(comparison_id)
     return _view(service, comparison_of(comparison_id, service))
+
+
+@router.post("/comparisons/{comparison_id}/resume", status_code=202, responses=document(404, 409))
+async def resume(comparison_id: str, service: TheService) -> ComparisonView:
+    """Queue a comparison again that ended without a verdict.
+
+    Complete launch pairs are kept. The pair that was cut short is launched and timed again; questions that it had
+    answered are not asked again.
+    """
+    stored = comparison_of(comparison_id, service)
+    try:
+        service.store.comparisons.resume(stored.id)
+    except InvalidTransition as refused:
+        raise NotResumable(stored.id, refused.current) from refused
+    return _view(service, comparison_of(stored.id, service))
 
 
 def is_id(text: str) -> bool:

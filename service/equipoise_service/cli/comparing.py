@@ -23,7 +23,20 @@ from equipoise_service.settings import Settings
 async def compare_and_show(body: dict[str, Any], url: str | None, as_json: bool) -> int:
     """Submit, watch, show how it ended, and return the exit code."""
     console = Console(stderr=True)
-    view = await compared(body, url, console)
+    return _shown(await compared(body, url, console), as_json, console)
+
+
+async def resume_and_show(comparison_id: str, url: str | None, as_json: bool) -> int:
+    """Resume, watch, show how it ended, and return the exit code."""
+    console = Console(stderr=True)
+    async with _service(url, console) as address, ApiClient(address) as client:
+        after = await client.resume(comparison_id)
+        await _watch(client, comparison_id, console, after)
+        view = await client.comparison(comparison_id)
+    return _shown(view, as_json, console)
+
+
+def _shown(view: dict[str, Any], as_json: bool, console: Console) -> int:
     code = _ended(view, as_json)
     where = f"EQUIPOISE_DATA={os.environ['EQUIPOISE_DATA']} " if "EQUIPOISE_DATA" in os.environ else ""
     hint = f"{where}equipoise report {view['id']} prints all of it"
@@ -63,19 +76,19 @@ async def _service(url: str | None, console: Console) -> AsyncIterator[str]:
         yield listening.url
 
 
-async def _watch(client: ApiClient, comparison_id: str, console: Console) -> None:
+async def _watch(client: ApiClient, comparison_id: str, console: Console, after: int = 0) -> None:
     """Show events until the comparison has ended; an interruption cancels it and waits for its engines' end."""
     task = asyncio.current_task()
     assert task is not None  # noqa: S101 - we are in a coroutine
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     with LiveProgress(console) as progress:
         try:
-            async for event in client.events(comparison_id):
+            async for event in client.events(comparison_id, after):
                 progress.show(event)
         except asyncio.CancelledError:
             console.print("cancelling; waiting for the engines to end")
             await client.cancel(comparison_id)
-            async for _ in client.events(comparison_id):
+            async for _ in client.events(comparison_id, after):
                 pass
             raise
 

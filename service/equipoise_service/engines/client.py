@@ -3,6 +3,7 @@
 It owns the wire and nothing else: whether the engine's process lives, and what an answer proves, is decided elsewhere.
 """
 
+import io
 import json
 import time
 import uuid
@@ -116,7 +117,8 @@ class EngineClient:
             EngineUnreachable: The connection failed.
             RequestFailed: Any other failure of this request.
         """
-        body: JsonObject = {"text": prompt, "sampling_params": sampling_params(sampling), "stream": False}
+        sent = sampling_params(sampling)
+        body: JsonObject = {"text": prompt, "sampling_params": sent, "stream": False}
         answer = _parse(_Answer, await self._request("POST", "/generate", body))
         finish = answer.meta_info.finish_reason
         if finish is None or finish.type == "abort":
@@ -127,6 +129,7 @@ class EngineClient:
             finish_reason=finish.type,
             prompt_tokens=answer.meta_info.prompt_tokens,
             cached_tokens=answer.meta_info.cached_tokens,
+            sampling=sent,
         )
 
     async def stream_batch(
@@ -217,7 +220,7 @@ class EngineClient:
     async def _events(self, body: JsonObject) -> AsyncIterator[bytes]:
         """The data of each server-sent event."""
         try:
-            async with self._session.post(self._base + "/generate", json=body) as response:
+            async with self._session.post(self._base + "/generate", **_json(body)) as response:
                 await _require_ok(response)
                 async for line in _lines(response.content):
                     if line.startswith(b"data:"):
@@ -263,13 +266,20 @@ class EngineClient:
 
     async def _request(self, method: str, path: str, body: JsonObject | None) -> bytes:
         try:
-            async with self._session.request(method, self._base + path, json=body) as response:
+            async with self._session.request(method, self._base + path, **_json(body)) as response:
                 await _require_ok(response)
                 return await response.read()
         except TimeoutError as late:
             raise RequestFailed(f"{path} did not answer within {self._request_s:g} s") from late
         except aiohttp.ClientError as broken:
             raise EngineUnreachable(f"{path}: {type(broken).__name__}: {broken}") from broken
+
+
+def _json(body: JsonObject | None) -> dict[str, Any]:
+    """A body as aiohttp sends it piece by piece: a batch of long prompts, sent whole, would lock the event loop."""
+    if body is None:
+        return {}
+    return {"data": io.BytesIO(json.dumps(body).encode()), "headers": {"Content-Type": "application/json"}}
 
 
 async def _require_ok(response: aiohttp.ClientResponse) -> None:

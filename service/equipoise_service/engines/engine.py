@@ -24,6 +24,7 @@ from equipoise_service.engines.environment import Device, EngineCommand, Start
 from equipoise_service.engines.limits import Limits
 from equipoise_service.engines.process import ProcessTree
 from equipoise_service.engines.steplog import StepLog, StepLogError, full_batch, rows_of
+from equipoise_service.engines.streaming import token_by_token
 from equipoise_service.engines.telemetry import Telemetry
 
 T = TypeVar("T")
@@ -119,7 +120,7 @@ class SGLangEngine:
     async def decode(self, batch: int, prompt_tokens: int, steps: int, seed: int) -> Decoded:
         """Decode a block; its steps are those of the engine's own log that ran the whole batch."""
         prompts = self._prompts(batch, prompt_tokens, seed)
-        await self._whole("decode", self.client.server_info())  # flushes what came before this block
+        before = await self._whole("decode", self.client.server_info())  # flushes what came before this block
         begin = self._log_position("decode")
         # The first token of each sequence comes out of its prefill, which is no decode step.
         stream = self._whole("decode", self.client.stream_batch(prompts, 1 + steps + SPARE_STEPS))
@@ -128,7 +129,7 @@ class SGLangEngine:
         rows = rows_of(steps, self.arm.environment)
         try:
             columns = full_batch(self._steps.since(begin), batch, rows)
-            return Decoded(steps=columns, client=client, telemetry=telemetry)
+            return Decoded(steps=columns, client=client if token_by_token(before) else (), telemetry=telemetry)
         except StepLogError as short:
             raise self.fault("decode", str(short)) from short
 

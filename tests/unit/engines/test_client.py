@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from equipoise_evals.gsm8k.grade import grade
 from equipoise_evals.model import SamplingPlan
 from equipoise_evals.ports import RequestFailed
 from equipoise_service.engines.client import EngineClient, EngineUnreachable, sampling_params
@@ -166,6 +168,35 @@ async def test_a_chunk_may_be_cut_anywhere(served: Served) -> None:
     timings = await (await served(handler)).stream_batch([[1]], 3)
 
     assert timings[0].output_tokens == 3
+
+
+async def test_a3_17_a_wall_clock_that_steps_back_changes_no_duration(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request of 0.3 s, in the middle of which the wall clock falls back by 5 s."""
+    wall_s = time.time
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(f"data: {chunk(1)}\n\n".encode())
+        monkeypatch.setattr(time, "time", lambda: wall_s() - 5.0)
+        await asyncio.sleep(0.3)
+        await response.write(f"data: {chunk(2)}\n\ndata: [DONE]\n\n".encode())
+        return response
+
+    (seen,) = await (await served(handler)).stream_batch([[1]], 2)
+    assert seen.ttft_us > 0
+    assert 0.29e6 < seen.tpot_us < 1.5e6  # a busy machine may wake us late, never early
+
+
+async def test_a2_09_an_answer_without_content_is_an_error_of_its_own(served: Served) -> None:
+    """No TypeError, no wrong answer. ``/generate`` has no reasoning parser: all that was written is graded."""
+    body = {"text": None, "output_ids": [1], "meta_info": json.loads(chunk(1, finish={"type": "stop"}))["meta_info"]}
+    client = await served(answering(json.dumps(body).encode()))
+    with pytest.raises(RequestFailed, match="expected form"):
+        await client.generate("x", SamplingPlan())
+    assert grade("<think>7*8=56.</think>#### 56", "56").state == "correct"
 
 
 async def test_nobody_listening_is_unreachable() -> None:

@@ -77,7 +77,14 @@ class ScriptedEngine:
             raise
         finally:
             self.in_flight -= 1
-        return Generation(text=text, output_ids=(number, 9), finish_reason="stop", prompt_tokens=11, cached_tokens=2)
+        return Generation(
+            text=text,
+            output_ids=(number, 9),
+            finish_reason="stop",
+            prompt_tokens=11,
+            cached_tokens=2,
+            sampling={"temperature": sampling.temperature},
+        )
 
     async def attest(self) -> LaunchRecord:
         raise AssertionError("a pass only generates")
@@ -120,6 +127,7 @@ async def test_every_question_once_in_the_planned_order(concurrency: int) -> Non
             finish_reason="stop",
             prompt_tokens=11,
             cached_tokens=2,
+            sampling={"temperature": 0.0},
         )
         for number in IDS
     )
