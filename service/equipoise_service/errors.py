@@ -30,7 +30,8 @@
         ├── ComparisonNotFound     404
         ├── NotFinished            409  a report of something that has no verdict
         ├── AlreadyFinished        409  cancelling what has ended
-    └── NotResumable           409  resuming what has a verdict, or has not ended
+        ├── NotResumable           409  resuming what has a verdict, or has not ended
+        └── StorageUnavailable     503  the database is locked, full or cannot be reached; it is tried again
 
 A constructor takes the facts and writes the sentence, so that no two places word the same refusal differently. The
 status also decides the exit code of a command that meets the error, but for settings (``cli/exit_codes.py``).
@@ -339,3 +340,15 @@ class NotResumable(Refusal):
             f"comparison {comparison_id} is {status}; only one that failed, was cancelled or was interrupted can be "
             "resumed"
         )
+
+
+class StorageUnavailable(Refusal):
+    """The database cannot be read or written now; nothing was stored."""
+
+    title = "Storage unavailable"
+    status = 503
+    type = "storage-unavailable"
+    remedy = AGAIN
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"the database cannot be used now: {why}; ask again in a moment")

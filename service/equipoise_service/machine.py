@@ -36,7 +36,7 @@ class Machine:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.device: Device = find_device() if settings.device == "auto" else settings.device
-        self.leftovers = Leftovers()
+        self.leftovers = Leftovers((settings.data / "engines").resolve())
 
     @property
     def profile(self) -> DeviceProfile:

@@ -37,14 +37,19 @@ def submit(
     service: TheService,
     response: Response,
     idempotency_key: Annotated[str | None, Header()] = None,
+    reuse: Annotated[bool, Query()] = False,
 ) -> ComparisonView:
     """Accept a comparison, or say why it cannot be run, before any engine starts.
 
-    With an ``Idempotency-Key``, the same body sent again gets the comparison that it got the first time.
+    With an ``Idempotency-Key``, the same body sent again gets the comparison that it got the first time. With
+    ``reuse``, a request that is queued or running already, whoever sent it, gets that comparison.
     """
     if idempotency_key is not None and not 1 <= len(idempotency_key) <= LONGEST_KEY:
         raise EmptyIdempotencyKey
-    stored = _seen_before(service, body, idempotency_key) or _accept(service, body, idempotency_key)
+    stored = _seen_before(service, body, idempotency_key)
+    if stored is None and reuse:
+        stored = service.store.comparisons.unfinished_twin(body.sha256)
+    stored = stored or _accept(service, body, idempotency_key)
     response.headers["Location"] = f"/comparisons/{stored.id}"
     return _view(service, stored)
 
@@ -101,6 +106,7 @@ def _accept(service: Service, body: CompareRequest, key: str | None) -> Stored:
         request_sha256=body.sha256,
         plan=plan.model_dump_json(),
         idempotency_key=key,
+        priority=body.priority,
     )
     stored, added = service.store.comparisons.add(new)
     return stored if added else _same_body(stored, body, str(key))

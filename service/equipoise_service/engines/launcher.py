@@ -31,7 +31,7 @@ from equipoise_service.engines.environment import (
 from equipoise_service.engines.leftovers import Leftovers
 from equipoise_service.engines.limits import Limits
 from equipoise_service.engines.ports import PortChooser
-from equipoise_service.engines.process import ProcessTree, Stopped
+from equipoise_service.engines.process import KILL_WAIT_S, ProcessTree, Stopped
 
 log = logging.getLogger(__name__)
 
@@ -86,6 +86,7 @@ class SGLangLauncher:
             EngineFault: An engine did not start, did not attest, or its KV pool differs from the other's.
         """
         running: list[SGLangEngine] = []
+        await self._leftovers.of_an_earlier_service(self._limits.stop_grace_s + KILL_WAIT_S)
         before = await self._device_use()
         foreign = await asyncio.to_thread(not_ours, set(before.by_pid)) if before else []
         if foreign:

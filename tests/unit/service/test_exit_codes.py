@@ -46,6 +46,8 @@ EXPECTED: dict[type[errors.EquipoiseError], int] = {
     errors.ComparisonNotFound: 64,
     errors.NotFinished: 64,
     errors.AlreadyFinished: 64,
+    errors.NotResumable: 64,
+    errors.StorageUnavailable: 3,
 }
 
 
