@@ -11,6 +11,7 @@
         ├── UnknownPreset          422
         ├── BatchBeyondEngine      422
         ├── BatchBeyondPool        422
+        ├── BackendUnsupported     422  this GPU and SGLang version refuse the arm's attention backend
         ├── ModelRefused
         │   ├── UnknownModel       422
         │   ├── GatedModel         422
@@ -155,6 +156,16 @@ class BatchBeyondPool(Refusal):
             "ask for a smaller batch or shorter blocks, or give both arms a larger pool"
         )
         super().__init__(detail, [FieldError("/batch_sizes", detail)])
+
+
+class BackendUnsupported(Refusal):
+    """An attention backend that the installed SGLang refuses to run on this GPU."""
+
+    title = "Attention backend unsupported"
+    type = "backend-unsupported"
+
+    def __init__(self, arm: str, why: str) -> None:
+        super().__init__(f"arm {arm!r}: {why}; nothing was changed for you: give both arms the same other backend")
 
 
 class NoEngine(Refusal):

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pynvml
 
-from equipoise_evals.model import ModelRef, Plan
+from equipoise_evals.model import ArmSpec, ModelRef, Plan
 from equipoise_evals.ports import Launcher, Recorder
 from equipoise_service.engines import EngineEnvironment, SGLangLauncher
+from equipoise_service.engines.backends import unsupported
 from equipoise_service.engines.device import NvmlDevice
 from equipoise_service.engines.embedded import NAMES, Converter
 from equipoise_service.engines.environment import Device
@@ -79,6 +80,12 @@ class Machine:
             raise NoEngine(f"the plugin is not built from the source as it is now ({plugin}); `make setup` builds it")
         return built, plugin
 
+    def unsupported(self, arm: ArmSpec) -> str | None:
+        """Why this machine's GPU and SGLang cannot run an arm; None if they can, or if there is nobody to ask."""
+        gpu = _nvml() if self.device == "cuda" else None
+        version = installed_sglang(self.environments()[arm.engine].python)
+        return None if gpu is None or version is None else unsupported(arm.flags, version, gpu.capability())
+
     def model(self, name: str) -> ModelRef:
         """The model with its files on this machine; blocks while it downloads.
 
@@ -109,6 +116,12 @@ def _nvml() -> NvmlDevice | None:
     except pynvml.NVMLError as error:
         log.warning("NVML cannot be asked, so nobody checks that engines give their device memory back: %s", error)
         return None
+
+
+def installed_sglang(python: Path) -> str | None:
+    """The version of SGLang beside an interpreter, by its metadata alone; None where it cannot be told."""
+    found = sorted(python.parent.parent.glob("lib/python3*/site-packages/sglang-*.dist-info"))
+    return found[-1].name.removeprefix("sglang-").removesuffix(".dist-info") if found else None
 
 
 def find_device(devices: Path = Path("/dev")) -> Device:

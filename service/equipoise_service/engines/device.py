@@ -13,6 +13,8 @@ from typing import NamedTuple, NewType, Protocol
 import psutil
 import pynvml
 
+from equipoise_service.engines.backends import Capability
+
 Gpu = NewType("Gpu", object)
 """NVML's handle of a device."""
 TOLERANCE_BYTES = 256 * 1024 * 1024
@@ -46,6 +48,10 @@ class NvmlDevice:
     def __init__(self, visible: str | None = None) -> None:
         pynvml.nvmlInit()
         self._gpu = first_visible(os.environ.get("CUDA_VISIBLE_DEVICES", "") if visible is None else visible)
+
+    def capability(self) -> Capability:
+        """Its compute capability."""
+        return Capability(*pynvml.nvmlDeviceGetCudaComputeCapability(self._gpu))
 
     def use(self) -> DeviceUse:
         """What its memory is used for now."""

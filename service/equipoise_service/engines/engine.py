@@ -19,6 +19,7 @@ from equipoise_evals.model.records import LaunchRecord, StressedPhase, StressRec
 from equipoise_evals.ports import Decoded, EngineFault, Generation, RequestFailed
 from equipoise_service.engines import logs, stress, trace
 from equipoise_service.engines.attestation import AttestationError, Expected, attested, clock_cost, reported
+from equipoise_service.engines.backends import value_of
 from equipoise_service.engines.client import EngineClient, EngineUnreachable, JsonObject
 from equipoise_service.engines.environment import Device, EngineCommand, Start
 from equipoise_service.engines.limits import Limits
@@ -44,7 +45,6 @@ PROFILE_SPARE_STEPS: dict[Device, int] = {"cpu": 14, "cuda": 400, "simulated": 4
 """Steps that may pass between the order to trace and its start; on a GPU one lasts a millisecond."""
 TRACE_PATIENCE_S = 5.0
 """A trace that has not begun to be written by then may lack decode steps."""
-SECRET_NAMES = ("TOKEN", "SECRET", "PASSWORD", "CREDENTIAL", "API_KEY")
 LOWEST_TOKEN, TOKENS = 1000, 16_000
 """Random prompts use ordinary tokens, present in every vocabulary of at least 17,000 and away from the special ones."""
 
@@ -284,9 +284,12 @@ class SGLangEngine:
         text = self.tree.log_tail()
         known = logs.known_reason(text)
         because = f": {known.name}: {known.remedy}" if known else ""
+        if known and known.of_memory:
+            fraction = value_of("--mem-fraction-static", self.launch.command.argv)
+            because += f" (--mem-fraction-static {fraction} was asked for)"
         failed = known.stage if known and known.stage else stage
         return EngineFault(self.role, failed, f"the engine {self.tree.exit_text}{because}", text)
 
 
 def _without_secrets(variables: dict[str, str]) -> dict[str, str]:
-    return {name: value for name, value in variables.items() if not any(word in name.upper() for word in SECRET_NAMES)}
+    return {name: value for name, value in variables.items() if not logs.is_secret(name)}

@@ -108,7 +108,10 @@ class SGLangLauncher:
         """Start one engine until it is ready and attested, with new ports if its own were taken meanwhile."""
         await self._require_nothing_left(role)
         for attempt in range(1, START_ATTEMPTS + 1):
-            engine = await self._spawn(plan, pair, role, position, attempt)
+            try:
+                engine = await self._spawn(plan, pair, role, position, attempt)
+            except OSError as refused:  # a full disk, above all
+                raise EngineFault(role, "start", f"cannot be started: {refused}") from refused
             running.append(engine)
             try:
                 await readiness.until_ready(engine, self._limits)

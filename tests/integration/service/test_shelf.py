@@ -9,6 +9,7 @@ import json
 import socket
 import time
 from collections.abc import AsyncIterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -130,6 +131,56 @@ async def test_each_bad_engine_ends_in_its_own_error(tmp_path: Path, case: Case)
         assert (view["status"], view["error"]["arm"], view["error"]["stage"]) == ("failed", "A", case.stage)
         assert case.says in view["error"]["reason"]
         assert shelf.left() == []
+
+
+async def test_a4_09_answers_of_an_engine_that_died_are_kept_and_give_no_verdict(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path, {"kind": "dies_in_gsm8k", "role": "B", "after": 8})
+    async with shelf.running() as running:
+        comparison_id = await running.submit(**SMALL | {"concurrency": 1})
+        view = await running.ended(comparison_id)
+        assert (view["status"], view["verdict"], view["error"]["arm"]) == ("failed", None, "B")
+        assert "was killed by SIGKILL" in view["error"]["reason"]
+        assert "fired up" in view["error"]["log_tail"]
+        records = (await running.client.get(f"/comparisons/{comparison_id}/records")).json()["records"]
+        kept = [record["role"] for record in records if record["kind"] == "answer"]
+        # The launcher's first generation is one of the eight.
+        assert kept == ["B"] * 7
+        # The other arm is not affected: its pass is whole if it came first.
+        assert {record["role"] for record in records if record["kind"] == "pass"} <= {"A"}
+        assert [record["clean"] for record in records if record["kind"] == "stop"] == [True, True]
+
+
+async def test_a4_15_a_dead_engine_is_noticed_at_once_and_not_at_the_limit(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path, {"kind": "crash_at_start", "role": "A"})
+    async with shelf.running() as running:
+        view = await running.ended(await running.submit(**SMALL))
+        # From its last word to the end of the comparison; a start may take 10 s, or 5 in silence.
+        died_s = next((tmp_path / "engines").glob("*/pair-001-A-*/engine.log")).stat().st_mtime
+        assert datetime.fromisoformat(view["finished_at"]).timestamp() - died_s < QUICK.start_idle_s
+        assert "exited with status 3" in view["error"]["reason"]
+        assert "crashed at start" in view["error"]["log_tail"]
+
+
+async def test_a4_17_a_port_in_use_is_tried_again_only_so_often(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path, {"kind": "address_in_use", "role": "A"})
+    async with shelf.running() as running:
+        view = await running.ended(await running.submit(**SMALL))
+        assert (view["status"], view["error"]["stage"]) == ("failed", "start")
+        folders = [one.name for one in (tmp_path / "engines").glob("*/pair-001-A-*")]
+        assert sorted(name.split("-")[3] for name in folders) == ["1", "2", "3"]
+        assert len(set(shelf.ports.handed)) == len(shelf.ports.handed)
+
+
+async def test_a4_19_memory_that_does_not_suffice_is_named_with_what_was_asked_for(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path, {"kind": "oom_at_capture", "role": "A"})
+    async with shelf.running() as running:
+        comparison_id = await running.submit(**SMALL)
+        view = await running.ended(comparison_id)
+        assert "oom_at_graph_capture" in view["error"]["reason"]
+        assert "(--mem-fraction-static 0.2 was asked for)" in view["error"]["reason"]
+        assert "Capture cuda graph failed: CUDA out of memory" in view["error"]["log_tail"]
+        # Nothing was started again with other arguments.
+        assert len(list((tmp_path / "engines" / comparison_id).glob("pair-*-A-*"))) == 1
 
 
 async def test_failed_requests_are_missing_answers_and_no_wrong_ones(tmp_path: Path) -> None:
