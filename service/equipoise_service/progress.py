@@ -8,6 +8,8 @@ from equipoise_service.store import Events
 
 log = logging.getLogger(__name__)
 INTERVAL_S = 0.5
+PAUSE_S = 10.0
+"""After a failure: each try may hold the engines' event loop up for as long as a statement waits for a lock."""
 
 
 class EventProgress:
@@ -33,6 +35,7 @@ class EventProgress:
         self._clock = clock
         self._heard = heard
         self.stage = ""
+        self._not_before_s = 0.0
         self._stored_s = clock()
 
     def __call__(self, stage: str, done: int, total: int, detail: str = "") -> None:
@@ -41,6 +44,8 @@ class EventProgress:
         now_s = self._clock()
         if stage == self.stage and 0 < done < total and now_s - self._stored_s < INTERVAL_S:
             return
+        if now_s < self._not_before_s:
+            return
         self.stage, self._stored_s = stage, now_s
         try:
             self._events.append(
@@ -48,3 +53,4 @@ class EventProgress:
             )
         except StorageUnavailable as unavailable:  # people miss a line; the measurement goes on
             log.warning("comparison %s: progress not stored: %s", self._comparison_id, unavailable.detail)
+            self._not_before_s = now_s + PAUSE_S

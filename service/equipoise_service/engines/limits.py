@@ -22,5 +22,5 @@ class Limits:
     first_generation_s: float = 300.0
     request_s: float = 600.0
     trace_s: float = 300.0
-    stop_grace_s: float = 7.0
+    stop_grace_s: float = 6.0
     memory_s: float = 60.0

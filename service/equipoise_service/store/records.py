@@ -134,6 +134,7 @@ class StoredRecorder:
         self._waiting: list[Record] = []
         self._lock = Lock()
         self._writing: list[Future[None]] = []
+        self._late = False
 
     def append(self, record: Record) -> None:
         """Store one record durably; within the next commits if it is an answer or the database is unavailable."""
@@ -155,14 +156,17 @@ class StoredRecorder:
             self._writing.pop(0).result()
 
     def _written_now(self, record: Record) -> bool:
-        wait(self._writing, timeout=BUSY_TIMEOUT_S)  # what was appended before comes before
+        if not self._late:  # while the database is unavailable nobody waits for it again and again
+            wait(self._writing, timeout=BUSY_TIMEOUT_S)  # what was appended before comes before
         self._raise_failures()
         if self._writing:
             return False
+        self._late = False
         try:
             self._parts.append(self._comparison_id, record)
         except StorageUnavailable as unavailable:
             log.warning("comparison %s: %s; it is written once it can be", self._comparison_id, unavailable.detail)
+            self._late = True
             return False
         return True
 

@@ -7,6 +7,7 @@ looked for in the process table, among the ports that were handed out and on the
 import contextlib
 import json
 import socket
+import threading
 import time
 from collections.abc import AsyncIterator
 from datetime import datetime
@@ -17,9 +18,10 @@ import httpx
 import pytest
 
 from equipoise_evals.gsm8k.load import SHIPPED
-from equipoise_evals.model import Plan
+from equipoise_evals.judge import judge
+from equipoise_evals.model import Plan, Records, Verdict
 from equipoise_evals.ports import Launcher, Recorder
-from equipoise_service.engines import SGLangLauncher
+from equipoise_service.engines import Limits, SGLangLauncher
 from equipoise_service.engines.leftovers import Leftovers
 from equipoise_service.engines.ports import EnginePorts
 from equipoise_service.server import bind, running_server
@@ -56,8 +58,8 @@ class Shelf:
 
     def __init__(self, folder: Path, *failures: dict[str, object], ports: RememberedPorts | None = None) -> None:
         self.folder, self.ports = folder, ports or RememberedPorts()
-        self.device = SimulatedDevice(folder / "device")
-        self.knobs = {
+        self.device, self.limits = SimulatedDevice(folder / "device"), QUICK
+        self.knobs: dict[str, object] = {
             "questions": [str(SHIPPED / "test.jsonl")], "device": str(folder / "device"), "failures": failures,
         }  # fmt: skip
         self.leftovers = Leftovers()
@@ -69,7 +71,7 @@ class Shelf:
             {"default": simulated_environment(self.knobs)},
             recorder,
             self.folder / "engines" / comparison_id,
-            QUICK,
+            self.limits,
             device=self.device,
             leftovers=self.leftovers,
         )
@@ -258,3 +260,54 @@ async def test_a_foreign_process_on_the_device_is_written_down(tmp_path: Path) -
         records = (await running.client.get(f"/comparisons/{comparison_id}/records")).json()["records"]
         assert [r["server_info"]["foreign_processes"] for r in records if r["kind"] == "launch"] == [[1], [1]]
         assert all(record["clean"] for record in records if record["kind"] == "stop")
+
+
+WITHIN_S = 10
+"""A cancelled comparison has left nothing by then, at whatever stage it was and whatever its engines do."""
+
+
+async def until_stage(running: Running, comparison_id: str, stage: str) -> None:
+    """Wait until the comparison reports this stage, or has this status."""
+    async with running.client.stream("GET", f"/comparisons/{comparison_id}/events") as stream:
+        async for line in stream.aiter_lines():
+            if f'"stage":"{stage}"' in line or f'"status":"{stage}"' in line:
+                return
+    pytest.fail(f"the comparison ended before {stage}")
+
+
+@pytest.mark.parametrize(
+    ("stage", "failures"),
+    [
+        ("running", ()),
+        ("launch", ()),
+        ("launch", ({"kind": "hang_at_start"},)),
+        ("warm_up", ()),
+        ("treatment", ()),
+        ("gsm8k", ()),
+        ("decode", ()),
+        ("decode", ({"kind": "ignores_sigterm"}, {"kind": "orphan"})),
+        ("judging", ()),
+    ],
+)
+async def test_cancelling_at_any_stage_leaves_nothing_within_ten_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str, failures: tuple[dict[str, object], ...]
+) -> None:
+    shelf = Shelf(tmp_path, *failures)
+    shelf.limits = Limits()
+    shelf.knobs["time_scale"] = 0.0 if stage == "judging" else 10.0
+    released = threading.Event()
+
+    def slowly(records: Records, plan: Plan) -> Verdict:
+        released.wait(WITHIN_S)
+        return judge(records, plan)
+
+    monkeypatch.setattr("equipoise_service.worker.judge", slowly)
+    async with shelf.running() as running:
+        comparison_id = await running.submit(**SMALL)
+        await until_stage(running, comparison_id, stage)
+        began_s = time.monotonic()
+        assert (await running.client.post(f"/comparisons/{comparison_id}/cancel")).status_code == 202
+        assert (await running.ended(comparison_id))["status"] == "cancelled"
+        released.set()
+        assert shelf.left() == []
+        assert time.monotonic() - began_s < WITHIN_S
