@@ -5,7 +5,7 @@ here: an engine whose process is gone raises ``EngineFault``, anything else fail
 """
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +21,7 @@ from equipoise_service.engines import logs, stress, trace
 from equipoise_service.engines.attestation import AttestationError, Expected, attested, clock_cost, reported
 from equipoise_service.engines.backends import value_of
 from equipoise_service.engines.client import EngineClient, EngineUnreachable, JsonObject
+from equipoise_service.engines.cpu_load import CpuLoad
 from equipoise_service.engines.environment import Device, EngineCommand, Start
 from equipoise_service.engines.limits import Limits
 from equipoise_service.engines.process import ProcessTree
@@ -35,6 +36,8 @@ Prompts = Sequence[Sequence[int]]
 DEATH_WAIT_S = 10.0
 """A broken connection is often the first sign of a death that the process table shows later: SGLang's main process
 outlives a crashed scheduler by about 5 s."""
+OBSERVERS: dict[Device, Callable[[], Telemetry | CpuLoad]] = {"cuda": Telemetry, "cpu": CpuLoad}
+"""Who watches a device while a block decodes; nobody a simulated one."""
 SPARE_STEPS = 4
 """Steps beyond those asked for, should a sequence join the batch a step late."""
 TRACE_PROMPT_TOKENS = 16
@@ -124,12 +127,17 @@ class SGLangEngine:
         begin = self._log_position("decode")
         # The first token of each sequence comes out of its prefill, which is no decode step.
         stream = self._whole("decode", self.client.stream_batch(prompts, 1 + steps + SPARE_STEPS))
-        client, telemetry = await self._observed(stream)
+        client, telemetry, disturbed = await self._observed(stream)
         telemetry |= clock_cost(await self._whole("decode", self.client.server_info()))
         rows = rows_of(steps, self.arm.environment)
         try:
             columns = full_batch(self._steps.since(begin), batch, rows)
-            return Decoded(steps=columns, client=client if token_by_token(before) else (), telemetry=telemetry)
+            return Decoded(
+                steps=columns,
+                client=client if token_by_token(before) else (),
+                telemetry=telemetry,
+                disturbed=disturbed,
+            )
         except StepLogError as short:
             raise self.fault("decode", str(short)) from short
 
@@ -192,13 +200,14 @@ class SGLangEngine:
         except AttestationError as refusal:
             raise self.fault(stage, f"{when}{refusal}") from refusal
 
-    async def _observed(self, work: Coroutine[Any, Any, T]) -> tuple[T, dict[str, JsonValue]]:
-        """Do work and say what the GPU was like meanwhile; nothing is said where there is none."""
-        if self.launch.device != "cuda":
-            return await work, {}
-        async with Telemetry() as telemetry:
+    async def _observed(self, work: Coroutine[Any, Any, T]) -> tuple[T, dict[str, JsonValue], str | None]:
+        """Do work; say what the device was like meanwhile, and why the work counts as disturbed, if it does."""
+        observer = OBSERVERS.get(self.launch.device)
+        if observer is None:
+            return await work, {}, None
+        async with observer() as seen:
             done = await work
-        return done, telemetry.summary()
+        return done, seen.summary(), seen.disturbance()
 
     def fault(self, stage: str, reason: str) -> EngineFault:
         """An ``EngineFault`` of this engine, with what its log says last."""
