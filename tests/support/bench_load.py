@@ -197,9 +197,8 @@ def report(answers: Sequence[Answer], heard: int, loaded: float, idle: float) ->
     print(f"{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores, Python {platform.python_version()}")
     print(f"{FINISHED} finished and {QUEUED} queued comparisons, {LISTENERS} listeners ({heard} lines heard),")
     print(f"{RATE_PER_S} requests/s of lists and pages for {SECONDS} s, beside a running comparison:")
-    print(
-        f"  {len(answers)} answers, {errors} errors; ms: p50 {p50:.1f}, p95 {p95:.1f}, p99 {p99:.1f}, max {took.max():.1f}"
-    )
+    print(f"  {len(answers)} answers, {errors} errors;", end=" ")
+    print(f"p50 {p50:.1f}, p95 {p95:.1f}, p99 {p99:.1f}, max {took.max():.1f} ms")
     for path in sorted({answer.path if "page" not in answer.path else "page" for answer in answers}):
         of_path = [a.took_ms for a in answers if (a.path if "page" not in a.path else "page") == path]
         name = "/comparisons/{id}/page" if path == "page" else path
