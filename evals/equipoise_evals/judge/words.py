@@ -64,6 +64,8 @@ class Words(NamedTuple):
 def words(overall: Overall, latency: LatencyVerdict | None, accuracy: AccuracyVerdict | None) -> Words:
     """The sentences for a verdict."""
     parts = [part for part in (latency_sentence(latency), accuracy_sentence(accuracy)) if part]
+    if isinstance(accuracy, Regression):
+        parts.reverse()  # What blocks is said first.
     return Words(
         headline=_headline(overall, parts),
         how_sure=_how_sure(overall, latency, accuracy),

@@ -19,7 +19,10 @@ class ProgressView(Frozen):
 
 
 class ComparisonSummary(Frozen):
-    """One line of the list. ``model`` is what was asked for, ``model_name`` its name; ``verdict`` the overall word."""
+    """One line of the list. ``model`` is what was asked for, ``model_name`` its name; ``verdict`` the overall word.
+
+    ``reason`` says why there is no verdict, where it ended without one.
+    """
 
     id: str
     status: Status
@@ -28,6 +31,7 @@ class ComparisonSummary(Frozen):
     preset: str
     verdict: str | None
     headline: str | None
+    reason: str | None
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None

@@ -9,12 +9,11 @@ from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from equipoise_evals.model import AccuracyVerdict, Interval, LatencyVerdict, Metric, Plan, TreatmentEvidence, Verdict
+from equipoise_evals.model import AccuracyVerdict, Interval, LatencyVerdict, Plan, TreatmentEvidence, Verdict
 from equipoise_service.cli.client import Happened
 from equipoise_service.report.markdown import title
-from equipoise_service.report.tables import contrasts, treatment_counts
+from equipoise_service.report.tables import CLOCKS, contrasts, treatment_counts
 
-CLOCKS: dict[Metric, str] = {"busy": "busy", "period": "period", "client_tpot": "client"}
 COLOURS = {"ship": "green", "neutral": "green", "block": "red", "invalid": "red"}
 MILLISECONDS_FROM_US = 10_000.0
 
@@ -85,8 +84,9 @@ def show_verdict(console: Console, verdict: Verdict, plan: Plan) -> None:
 
 def _table(heading: str, *columns: str) -> Table:
     table = Table(title=heading, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
-    for column in columns:
-        table.add_column(column, no_wrap=True)
+    for place, column in enumerate(columns):
+        # The first column may hold a kernel's long name, which is broken rather than the numbers beside it.
+        table.add_column(column, no_wrap=place > 0, overflow="fold")
     return table
 
 
@@ -132,8 +132,11 @@ def _accuracy(accuracy: AccuracyVerdict) -> Table:
 
 def _treatment(treatment: TreatmentEvidence) -> Table:
     state = "active" if treatment.active else "inactive"
+    counts = treatment_counts(treatment)
+    if not counts:
+        state = f"{state}; no fill and no allocation was counted in either arm"
     table = _table(f"\ntreatment: {state}", "counted per decode step", "baseline", "candidate")
-    for name, (baseline, candidate) in treatment_counts(treatment).items():
+    for name, (baseline, candidate) in counts.items():
         table.add_row(escape(name), f"{baseline:g}", f"{candidate:g}")
     return table
 

@@ -21,10 +21,10 @@ def serve(
     settings = Settings.from_env()
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
     listening = bind(host or settings.host, settings.port if port is None else port)
-    typer.echo(f"pages and API at {listening.url}", err=True)
     if listening.host not in LOOPBACK:
         logging.getLogger(__name__).warning(
             "%s is reachable from other machines, and asks nobody who they are", listening.url
         )
-    asyncio.run(serving(settings, listening))
+    # Said last, when it is true: whoever opens the address at once must not be refused.
+    asyncio.run(serving(settings, listening, lambda: typer.echo(f"pages and API at {listening.url}", err=True)))
     return 0

@@ -66,6 +66,7 @@ class Summary(NamedTuple):
     preset: str
     verdict_word: str | None
     headline: str | None
+    reason: str | None
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None

@@ -83,6 +83,7 @@ comparisons = Table(
     Column("model_name", Text, nullable=False, server_default=text("''")),
     Column("preset", String(80), nullable=False, server_default=text("''")),
     Column("headline", Text),
+    Column("reason", Text),
     CheckConstraint("(verdict IS NULL) = (verdict_word IS NULL)", name="verdict_has_word"),
     CheckConstraint("(verdict IS NOT NULL) = (status = 'succeeded')", name="only_succeeded_has_verdict"),
     Index(None, "status", "priority", "id"),

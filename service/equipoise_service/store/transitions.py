@@ -77,12 +77,15 @@ def transition(
         values["finished_at"] = datetime.now(UTC)
     if wanted not in ACTIVE:
         values |= {"lease_owner": None, "lease_until": None, "deadline_at": None}
+    if "error" in values:
+        error = values["error"]
+        reason = None if error is None else StoredError.model_validate_json(str(error)).reason
+        values["reason"] = reason
+        why = reason or why
     connection.execute(update(comparisons).where(comparisons.c.id == comparison_id).values(status=wanted, **values))
     payload: dict[str, JsonValue] = {"status": wanted}
     if "verdict_word" in values:
         payload["verdict"] = str(values["verdict_word"])
-    if values.get("error") is not None:
-        why = StoredError.model_validate_json(str(values["error"])).reason
     if why is not None:
         payload["reason"] = why
     add_event(connection, comparison_id, "status", payload)

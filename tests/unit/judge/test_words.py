@@ -71,7 +71,10 @@ def test_neutral_leaves_the_decision_to_other_reasons() -> None:
 def test_block_names_every_cause_in_words() -> None:
     verdict = card(0.02, more=passes({"A": 14, "B": 2}))
     assert verdict.overall.word == "block"
-    assert "the candidate answers fewer questions rightly (-75.00 pp on 16 questions)" in verdict.headline
+    # What blocks is said first.
+    assert verdict.headline.startswith(
+        "Block: the candidate answers fewer questions rightly (-75.00 pp on 16 questions); the candidate decodes"
+    )
     assert verdict.what_to_do == (
         "Do not ship the candidate: it answers fewer questions rightly; it decodes slower than the margin allows."
     )

@@ -25,6 +25,7 @@ def upgrade() -> None:
         sa.Column("model_name", sa.Text, nullable=False, server_default=sa.text("''")),
         sa.Column("preset", sa.String(80), nullable=False, server_default=sa.text("''")),
         sa.Column("headline", sa.Text),
+        sa.Column("reason", sa.Text),
     ):
         op.add_column("comparisons", column)
     _fill_in()
@@ -44,7 +45,7 @@ def upgrade() -> None:
 
 def _fill_in() -> None:
     table = sa.table("comparisons", *(sa.column(name) for name in (
-        "id", "request", "plan", "verdict", "model_name", "preset", "headline",
+        "id", "request", "plan", "verdict", "error", "model_name", "preset", "headline", "reason",
     )))  # fmt: skip
     connection = op.get_bind()
     for row in connection.execute(sa.select(table)).mappings().all():
@@ -56,5 +57,6 @@ def _fill_in() -> None:
                 model_name=json.loads(row["plan"])["model"]["name"],
                 preset=json.loads(row["request"])["preset"],
                 headline=verdict.get("headline"),
+                reason=json.loads(row["error"])["reason"] if row["error"] else None,
             )
         )
