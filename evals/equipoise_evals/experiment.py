@@ -1,22 +1,18 @@
 """The experiment, as one straight line. It knows engines, a clock and a recorder only by their ports."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import groupby, takewhile
 
 from equipoise_evals.decode.schedule import PlannedBlock, launch_order, planned_blocks
-from equipoise_evals.gsm8k.passes import run_pass
-from equipoise_evals.gsm8k.prompt import Prompt
+from equipoise_evals.gsm8k.chat import AnyPrompt
+from equipoise_evals.gsm8k.measure import ask_divergences, measure_pass
 from equipoise_evals.judge import judge
 from equipoise_evals.judge.treatment import judge_treatment
 from equipoise_evals.model import (
     ROLE_NAMES,
     ROLES,
     AccuracyInconclusive,
-    AccuracyPlan,
-    Answer,
-    Answered,
-    AnswerRecord,
     AskedQuestion,
     BlockRecord,
     Invalid,
@@ -28,32 +24,19 @@ from equipoise_evals.model import (
     QuestionsRecord,
     Records,
     Regression,
-    Role,
     TreatmentInactive,
     TreatmentRecord,
     Verdict,
 )
-from equipoise_evals.ports import Engine, Launcher, MonotonicClock, Progress, Recorder
+from equipoise_evals.ports import Engines, World
 
 STRESS_BATCH = 16
 """Batch of the stress profile where none is timed: the largest for which the presets capture a graph by default."""
 TRACED_STEPS = 8
 """Decode steps in a profiler trace: enough to tell a fill per step from the trace's edges."""
 
-Engines = Mapping[Role, Engine]
 
-
-class World:
-    """What the experiment is given of the world: a launcher, a clock, a recorder and somebody who listens."""
-
-    def __init__(self, launcher: Launcher, clock: MonotonicClock, recorder: Recorder, progress: Progress) -> None:
-        self.launcher = launcher
-        self.clock = clock
-        self.recorder = recorder
-        self.progress = progress
-
-
-async def run_comparison(plan: Plan, prompts: Sequence[Prompt], world: World) -> Verdict:
+async def run_comparison(plan: Plan, prompts: Sequence[AnyPrompt], world: World) -> Verdict:
     """Measure launch pairs until the plan is decided, then judge what was recorded.
 
     A recorder that holds records already is gone on with: complete launch pairs stay, the one that was cut short is
@@ -107,7 +90,7 @@ def finished_pairs(records: Records, plan: Plan) -> int:
     return len(list(takewhile(complete, range(1, plan.pairs_max + 1))))
 
 
-def questions_record(prompts: Sequence[Prompt]) -> QuestionsRecord:
+def questions_record(prompts: Sequence[AnyPrompt]) -> QuestionsRecord:
     """The questions asked and the digests of their prompts, for the record."""
     return QuestionsRecord(
         asked=tuple(AskedQuestion(question=prompt.question, prompt_sha256=prompt.sha256) for prompt in prompts)
@@ -147,39 +130,17 @@ async def treatment_is_live(engines: Engines, plan: Plan, pair: int, world: Worl
     return plan.declared_aa or (evidence is not None and evidence.active)
 
 
-async def measure_accuracy(engines: Engines, plan: Plan, prompts: Sequence[Prompt], pair: int, world: World) -> None:
+async def measure_accuracy(engines: Engines, plan: Plan, prompts: Sequence[AnyPrompt], pair: int, world: World) -> None:
     """One greedy pass per arm over the same questions, in the order in which the engines were started."""
     if plan.accuracy is None or pair > plan.accuracy.passes_max:
         return
     passed = {(done.pair, done.role) for done in world.recorder.records().of(PassRecord)}
-    if plan.stress and pair > 1:
+    roles = [role for role in launch_order(plan, pair) if (pair, role) not in passed]
+    if roles and plan.stress and pair > 1:
         await put_under_stress(engines, plan, pair, world)
-    for role in launch_order(plan, pair):
-        if (pair, role) not in passed:
-            await measure_pass(engines[role], plan.accuracy, prompts, pair, world)
-
-
-async def measure_pass(
-    engine: Engine, accuracy: AccuracyPlan, prompts: Sequence[Prompt], pair: int, world: World
-) -> None:
-    """One pass, each answer kept as it comes; what an earlier launch had answered of it is not asked again."""
-
-    def keep(answer: Answer) -> None:
-        world.recorder.append(AnswerRecord(pair=pair, role=engine.role, answer=answer))
-
-    kept = [r.answer for r in world.recorder.records().of(AnswerRecord) if (r.pair, r.role) == (pair, engine.role)]
-    world.recorder.append(
-        await run_pass(
-            engine,
-            accuracy,
-            prompts,
-            pair=pair,
-            clock=world.clock,
-            progress=world.progress,
-            on_answer=keep,
-            done={answer.question_id: answer for answer in kept if isinstance(answer, Answered)},
-        )
-    )
+    for role in roles:
+        await measure_pass(engines[role], plan.accuracy, prompts, pair, world)
+    await ask_divergences(engines, prompts, pair, world)
 
 
 async def put_under_stress(engines: Engines, plan: Plan, pair: int, world: World) -> None:

@@ -345,6 +345,7 @@ class NotResumable(Refusal):
     title = "Not resumable"
     status = 409
     type = "not-resumable"
+    remedy = "Its page shows its verdict, or how far it has come; to measure anew, submit it again."
 
     def __init__(self, comparison_id: str, status: str) -> None:
         super().__init__(

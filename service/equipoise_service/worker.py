@@ -11,11 +11,11 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from equipoise_evals.experiment import World, run_comparison
-from equipoise_evals.gsm8k.prompt import Prompt
+from equipoise_evals.experiment import run_comparison
+from equipoise_evals.gsm8k.chat import AnyPrompt
 from equipoise_evals.judge import canonical_json, judge
 from equipoise_evals.model import Plan, Verdict
-from equipoise_evals.ports import EngineFault, Launcher, Recorder
+from equipoise_evals.ports import EngineFault, Launcher, Recorder, World
 from equipoise_service.bell import Bell, heard
 from equipoise_service.errors import AlreadyFinished, ComparisonNotFound, EquipoiseError, StorageUnavailable
 from equipoise_service.progress import EventProgress
@@ -43,7 +43,7 @@ class Tools(NamedTuple):
     """
 
     launcher: Callable[[str, Plan, Recorder], Launcher]
-    prompts: Callable[[Plan], Sequence[Prompt]]
+    prompts: Callable[[Plan], Sequence[AnyPrompt]]
     clock: Callable[[], float] = time.monotonic
 
 

@@ -12,6 +12,14 @@ from typing import Any
 
 from aiohttp import web
 
+ANSWER = (
+    " Natalia sold 48 clips in April, and half as many in May, which makes 48 / 2 = <<48/2=24>>24. Each clip brings "
+    "her 2 dollars, so April brought 48 * 2 = <<48*2=96>>96 dollars and May brought 24 * 2 = <<24*2=48>>48 dollars. In "
+    "both months together she therefore made 96 + 48 = <<96+48=144>>144 dollars. She gives a quarter of that to her "
+    "brother, which is 144 / 4 = <<144/4=36>>36 dollars, and keeps 144 - 36 = <<144-36=108>>108 dollars.\n#### 108"
+)
+"""What every answer says: as long, and as hard to grade, as what a model writes to a question of GSM8K."""
+
 
 class Paced:
     """The routes of one engine; ``tokens`` is the length of every answer that asks for at least as many."""
@@ -78,7 +86,7 @@ class Paced:
 def _chunk(index: int, done: int, tokens: int) -> dict[str, Any]:
     finish = {"type": "length", "length": tokens} if done == tokens else None
     return {
-        "text": " 7" * done,
+        "text": ANSWER[: len(ANSWER) * done // tokens],
         "output_ids": list(range(1000, 1000 + done)),
         "meta_info": {
             "id": "paced",

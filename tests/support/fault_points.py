@@ -18,7 +18,6 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from equipoise_evals import experiment
-from equipoise_evals.gsm8k.prompt import Prompt
 from equipoise_service import worker as worker_module
 from equipoise_service.bell import Bell
 from equipoise_service.machine import Machine
@@ -79,10 +78,10 @@ def work(settings: Settings, trace: Tracer | None) -> None:
         bell = Bell()
         store.database.listen(bell.ring)
 
-        def prompts(plan: Any) -> list[Prompt]:
-            return list(prompts_of(plan, machine))
-
-        tools = Tools(launcher=lambda comparison_id, plan, recorder: FakeLauncher(recorder), prompts=prompts)
+        tools = Tools(
+            launcher=lambda comparison_id, plan, recorder: FakeLauncher(recorder),
+            prompts=lambda plan: prompts_of(plan, machine),
+        )
         worker = Worker(store, tools, bell, Rules(Lease("here")))
         worker.recover()
         sys.settrace(trace)

@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from equipoise_evals.decode.schedule import ABBA, BAAB, launch_order, planned_blocks
-from equipoise_evals.experiment import STRESS_BATCH, World, is_decided, run_comparison
+from equipoise_evals.experiment import STRESS_BATCH, is_decided, questions_record, run_comparison
+from equipoise_evals.gsm8k.measure import MOST_DIVERGENCES
 from equipoise_evals.gsm8k.prompt import Prompt, build_prompts
 from equipoise_evals.judge import judge
 from equipoise_evals.model import (
     AnswerRecord,
     BlockRecord,
+    DivergenceRecord,
     Failed,
     LaunchRecord,
     PassRecord,
@@ -26,7 +28,7 @@ from equipoise_evals.model import (
     TreatmentRecord,
     Verdict,
 )
-from equipoise_evals.ports import Decoded, Engine, EngineFault
+from equipoise_evals.ports import Decoded, Engine, EngineFault, RequestFailed, World
 from tests.fakes.launching import ListRecorder
 from tests.integration.service.fake import Call, FakeLauncher, Hook, nothing
 from tests.support import records as make
@@ -138,46 +140,6 @@ def test_a_regression_at_a_look_ends_the_run() -> None:
     assert not is_decided(verdict, plan, 1)
 
 
-async def test_every_pass_but_the_first_follows_stress() -> None:
-    calls: list[Call] = []
-
-    async def note(call: Call) -> None:
-        calls.append(call)
-
-    verdict, records, plan = await run(note, stress=True)
-    # passes_max is 2, pairs_max 10 and 3 pairs decide the speed: the third pair has neither a pass nor stress.
-    assert [(one.pair, one.role) for one in records.of(StressRecord)] == [(2, role) for role in launch_order(plan, 2)]
-    in_second = [call.method for call in calls if call.pair == 2 and call.method in {"stress", "generate", "decode"}]
-    first = {name: in_second.index(name) for name in ("stress", "generate")}
-    assert first["stress"] < first["generate"] == first["stress"] + 2
-    assert {one.batch for one in records.of(StressRecord)} == {16}
-    assert verdict.accuracy is not None
-    assert verdict.accuracy.word == "identical"
-    assert verdict.accuracy.evidence.notes[-1] == (
-        "Every pass but the first was scored after its engine had been put under stress: 154 requests finished, 32 "
-        "aborted, 0 failed; guard not applicable in the baseline, clean in the candidate."
-    )
-
-
-async def test_without_a_timed_batch_stress_takes_the_presets_largest() -> None:
-    _, records, _ = await run(latency=None, pairs_max=2, stress=True)
-    assert [one.batch for one in records.of(StressRecord)] == [STRESS_BATCH] * 2
-    _, records, _ = await run(latency=None, pairs_max=2)
-    assert records.of(StressRecord) == ()
-
-
-async def test_a_fault_under_stress_ends_the_run_before_the_second_pass() -> None:
-    async def trip(call: Call) -> None:
-        if call.method == "stress" and call.role == "B":
-            raise EngineFault("B", "stress", "after the phase aborts: dirty counters")
-
-    recorder = ListRecorder()
-    plan = make.plan(accuracy=make.accuracy_plan(4), stress=True)
-    with pytest.raises(EngineFault, match="phase aborts"):
-        await run_comparison(plan, prompts(), World(FakeLauncher(recorder, trip), lambda: 0.0, recorder, silent))
-    assert {one.pair for one in recorder.records().of(PassRecord)} == {1}
-
-
 GENERATED = 4 * 2 * 2
 """Questions, arms and passes of ``run``."""
 
@@ -254,6 +216,109 @@ async def test_a_question_whose_request_failed_is_asked_again() -> None:
     passes = {done.role: done for done in recorder.records().of(PassRecord)}
     assert (passes["A"].resumed, passes["B"].resumed) == (1, 0)
     assert all(answer.state == "answered" for answer in passes["A"].answers)
+
+
+def with_parted_passes(n: int) -> ListRecorder:
+    """A recorder that holds passes whose answers part at their second token, where the baseline's end."""
+    recorder = ListRecorder()
+    recorder.append(questions_record(prompts(n)))
+    arms: dict[Role, tuple[int, ...]] = {"A": (1,), "B": (1, 5)}
+    for role, ids in arms.items():
+        done = make.one_pass(1, role, [True] * n)
+        answers = tuple(answer.model_copy(update={"output_ids": ids}) for answer in done.answers)
+        recorder.append(done.model_copy(update={"answers": answers}))
+    return recorder
+
+
+async def parted(hook: Hook = nothing) -> Records:
+    """Records of a run that goes on after such passes."""
+    plan = make.plan(accuracy=make.accuracy_plan(20), latency=None, pairs_max=1)
+    recorder = with_parted_passes(20)
+    await run_comparison(plan, prompts(20), World(FakeLauncher(recorder, hook), lambda: 0.0, recorder, silent))
+    return recorder.records()
+
+
+async def test_where_answers_part_both_engines_are_asked_again() -> None:
+    records = await parted()
+    found = records.of(DivergenceRecord)
+    assert len(found) == MOST_DIVERGENCES
+    assert {(one.pair, one.token_index, one.tokens) for one in found} == {(1, 1, (None, 5))}
+    assert [one.question_id for one in found] == list(range(MOST_DIVERGENCES))
+    assert all(one.choices["A"].logprobs == (-0.1, -2.5) and not one.errors for one in found)
+
+
+async def test_equal_answers_are_not_asked_again() -> None:
+    _, records, _ = await run()
+    assert records.of(DivergenceRecord) == ()
+
+
+async def test_an_engine_that_gives_no_log_probabilities_is_named_and_the_run_goes_on() -> None:
+    async def refuse(call: Call) -> None:
+        if (call.method, call.role) == ("choose", "B"):
+            raise RequestFailed("HTTP 400")
+
+    found = (await parted(refuse)).of(DivergenceRecord)
+    assert found[0].errors == {"B": "HTTP 400"}
+    assert set(found[0].choices) == {"A"}
+
+
+async def test_a_resumed_run_asks_each_divergence_once() -> None:
+    chosen: list[Call] = []
+    kill = Killed("decode", 7)  # in the blocks of the first pair, after its passes
+
+    async def count_and_kill(call: Call) -> None:
+        if call.method == "choose":
+            chosen.append(call)
+        await kill(call)
+
+    plan = make.plan(accuracy=make.accuracy_plan(3, passes_max=1))
+    recorder = with_parted_passes(3)
+    world = World(FakeLauncher(recorder, count_and_kill), lambda: 0.0, recorder, silent)
+    with pytest.raises(EngineFault, match="killed"):
+        await run_comparison(plan, prompts(3), world)
+    await run_comparison(plan, prompts(3), world)
+    assert len(chosen) == 3 * 2
+    assert len(recorder.records().of(DivergenceRecord)) == 3
+
+
+async def test_every_pass_but_the_first_follows_stress() -> None:
+    calls: list[Call] = []
+
+    async def note(call: Call) -> None:
+        calls.append(call)
+
+    verdict, records, plan = await run(note, stress=True)
+    # passes_max is 2, pairs_max 10 and 3 pairs decide the speed: the third pair has neither a pass nor stress.
+    assert [(one.pair, one.role) for one in records.of(StressRecord)] == [(2, role) for role in launch_order(plan, 2)]
+    in_second = [call.method for call in calls if call.pair == 2 and call.method in {"stress", "generate", "decode"}]
+    first = {name: in_second.index(name) for name in ("stress", "generate")}
+    assert first["stress"] < first["generate"] == first["stress"] + 2
+    assert {one.batch for one in records.of(StressRecord)} == {16}
+    assert verdict.accuracy is not None
+    assert verdict.accuracy.word == "identical"
+    assert verdict.accuracy.evidence.notes[-1] == (
+        "Every pass but the first was scored after its engine had been put under stress: 154 requests finished, 32 "
+        "aborted, 0 failed; guard not applicable in the baseline, clean in the candidate."
+    )
+
+
+async def test_without_a_timed_batch_stress_takes_the_presets_largest() -> None:
+    _, records, _ = await run(latency=None, pairs_max=2, stress=True)
+    assert [one.batch for one in records.of(StressRecord)] == [STRESS_BATCH] * 2
+    _, records, _ = await run(latency=None, pairs_max=2)
+    assert records.of(StressRecord) == ()
+
+
+async def test_a_fault_under_stress_ends_the_run_before_the_second_pass() -> None:
+    async def trip(call: Call) -> None:
+        if call.method == "stress" and call.role == "B":
+            raise EngineFault("B", "stress", "after the phase aborts: dirty counters")
+
+    recorder = ListRecorder()
+    plan = make.plan(accuracy=make.accuracy_plan(4), stress=True)
+    with pytest.raises(EngineFault, match="phase aborts"):
+        await run_comparison(plan, prompts(), World(FakeLauncher(recorder, trip), lambda: 0.0, recorder, silent))
+    assert {one.pair for one in recorder.records().of(PassRecord)} == {1}
 
 
 class Disturbed:

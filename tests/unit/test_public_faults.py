@@ -17,9 +17,6 @@ from equipoise_evals.gsm8k.prompt import build_prompts
 from equipoise_evals.gsm8k.question_set import QuestionSet
 from equipoise_evals.gsm8k.sample import plan_questions, questions_of
 from equipoise_evals.judge import judge
-from equipoise_evals.judge.accuracy import judge_accuracy
-from equipoise_evals.judge.grades import graded_passes
-from equipoise_evals.judge.measure import Measured
 from equipoise_evals.model import (
     AccuracyVerdict,
     Answered,
@@ -27,8 +24,8 @@ from equipoise_evals.model import (
     Invalid,
     LaunchRecord,
     PassRecord,
+    PromptProbe,
     Question,
-    QuestionsRecord,
     Record,
     Role,
     Verdict,
@@ -142,6 +139,15 @@ def test_a2_07_timeouts_do_not_leave_the_denominator() -> None:
     assert evidence.difference_pp == pytest.approx(-100 * 50 / 1219)
 
 
+def test_a2_15_arms_whose_prompts_have_other_tokens_are_no_comparison() -> None:
+    one, two = PromptProbe(tokens=3, head=(1, 5, 6), bos=1), PromptProbe(tokens=4, head=(1, 1, 5, 6), bos=1)
+    a, b = make.one_pass(1, "A", [True] * N), make.one_pass(1, "B", [True] * N)
+    refused = invalid(judged([a.model_copy(update={"probe": one}), b.model_copy(update={"probe": two})]))
+    assert refused.reason == "prompt_differs"
+    same = judged([done.model_copy(update={"probe": one}) for done in (a, b)])
+    assert word(same).word == "non_inferior"
+
+
 async def test_a2_11_both_arms_are_asked_every_question() -> None:
     engines = {role: ScriptedEngine(role=role) for role in ("A", "B")}
     for engine in engines.values():
@@ -187,14 +193,7 @@ def test_a2_19_two_hits_more_or_fewer_are_no_difference() -> None:
     for only_a, only_b in ((0, 1), (2, 0)):
         a, b = [i < 833 + only_a for i in range(N)], [i < 833 for i in range(N)]
         b[1000:1000] = [True] * only_b
-        records = [QuestionsRecord.model_validate(make.questions(N))]
-        passes = [p for p in passes_with(a, b[:N]) if isinstance(p, PassRecord)]
-        plan = make.plan(accuracy=make.accuracy_plan(N), latency=None)
-        assert plan.accuracy is not None
-        measured = Measured(invalid=None, treatment=None, passes=graded_passes(records, passes))
-        found = judge_accuracy(plan, plan.accuracy, measured)
-        assert found is not None
-        assert found.word == "non_inferior"
+        assert word(judged(passes_with(a, b[:N]))).word == "non_inferior"
 
 
 def cached(record: PassRecord, share: float) -> PassRecord:

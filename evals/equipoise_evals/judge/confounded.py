@@ -33,6 +33,7 @@ def judge_confounding(records: Records, plan: Plan) -> Invalid | None:
     return (
         (None if plan.layout == "crossover" else _devices(records.of(LaunchRecord)))
         or _sampling(passes)
+        or _prompts(passes)
         or _caches(passes)
         or _clocks(records.current_blocks())
     )
@@ -62,6 +63,18 @@ def _sampling(passes: Sequence[PassRecord]) -> Invalid | None:
                 reason="sampling_differs",
                 detail=f"a request of pair {one.pair}, arm {one.role}, was sent other sampling parameters than the "
                 f"first of all: {', '.join(names)}",
+            )
+    return None
+
+
+def _prompts(passes: Sequence[PassRecord]) -> Invalid | None:
+    probes = [done for done in passes if done.probe is not None]
+    for done in probes:
+        if done.probe != probes[0].probe:
+            return Invalid(
+                reason="prompt_differs",
+                detail=f"the first prompt of pair {done.pair}, arm {done.role}, has other tokens than that of pair "
+                f"{probes[0].pair}, arm {probes[0].role}",
             )
     return None
 

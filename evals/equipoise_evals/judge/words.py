@@ -49,6 +49,7 @@ _MENDS: dict[InvalidReason, str] = {
     "device_differs": "Run both arms on the same device, and run again.",
     "sampling_differs": "Let nothing between Equipoise and the engines change a request's parameters, and run again.",
     "cache_differs": "Switch the prefix cache off in both arms (--disable-radix-cache), and run again.",
+    "prompt_differs": "Give both arms the same model with the same tokenizer and chat template, and run again.",
     "no_measurement": "Look into the engines' logs for what kept the steps from being measured, and run again.",
 }
 

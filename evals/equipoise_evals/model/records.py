@@ -152,6 +152,7 @@ class Answered(Frozen):
 
     Attributes:
         sampling: The parameters as they were sent with this request; None where they were not recorded.
+        retries: How often the request was sent before it was taken.
     """
 
     state: Literal["answered"] = "answered"
@@ -162,6 +163,7 @@ class Answered(Frozen):
     prompt_tokens: int = Field(ge=0)
     cached_tokens: int = Field(ge=0)
     sampling: dict[str, JsonValue] | None = None
+    retries: int = Field(default=0, ge=0)
 
 
 class Failed(Frozen):
@@ -187,10 +189,26 @@ class AnswerRecord(Frozen):
     answer: Answer
 
 
+class PromptProbe(Frozen):
+    """The first prompt of a pass as the engine's tokenizer gives it to the model.
+
+    Attributes:
+        tokens: How many there are.
+        head: The first of them.
+        bos: The token that this tokenizer puts before every text; None where it puts none. A prompt begins with
+            exactly one, whether the tokenizer or a chat template wrote it.
+    """
+
+    tokens: int = Field(ge=0)
+    head: tuple[int, ...]
+    bos: int | None
+
+
 class PassRecord(Frozen):
     """One greedy pass over the questions in one engine, in the order asked.
 
-    ``resumed`` answers are those of an earlier launch of the same pair, which was cut short.
+    ``resumed`` answers are those of an earlier launch of the same pair, which was cut short. ``probe`` is None where
+    it was not recorded.
     """
 
     kind: Literal["pass"] = "pass"
@@ -199,6 +217,43 @@ class PassRecord(Frozen):
     answers: tuple[Answer, ...]
     duration_s: float = Field(ge=0)
     resumed: int = Field(default=0, ge=0)
+    probe: PromptProbe | None = None
+
+
+class TokenChoice(Frozen):
+    """What one engine thinks of the next token after a prefix that both arms' answers share.
+
+    Attributes:
+        logprobs: Natural log-probabilities of the two answers' tokens there, baseline's and candidate's; None where an
+            answer had ended.
+        top: Token ids with their log-probabilities, most probable first.
+        path: ``decode`` where the token came out of a decode step, as it did in the pass; ``prefill`` where it is the
+            first of an answer, or the engine would not repeat the last token of the prefix by itself.
+    """
+
+    logprobs: tuple[float | None, float | None]
+    top: tuple[tuple[int, float], ...]
+    path: Literal["decode", "prefill"]
+
+
+class DivergenceRecord(Frozen):
+    """Where the arms' answers of one launch pair part, asked of both engines again after their passes.
+
+    Asked again, since log-probabilities with every token would change what a decode step does.
+
+    Attributes:
+        token_index: 0-based first output token that differs.
+        tokens: The baseline's and the candidate's token there; None where an answer had ended.
+        choices: By role; an engine whose request failed is missing, and ``errors`` says why.
+    """
+
+    kind: Literal["divergence"] = "divergence"
+    pair: int = Field(ge=1)
+    question_id: int = Field(ge=0)
+    token_index: int = Field(ge=0)
+    tokens: tuple[int | None, int | None]
+    choices: dict[Role, TokenChoice]
+    errors: dict[Role, str] = Field(default_factory=dict)
 
 
 class StressedPhase(Frozen):
@@ -268,6 +323,7 @@ Record = Annotated[
     | StressRecord
     | AnswerRecord
     | PassRecord
+    | DivergenceRecord
     | StopRecord,
     Field(discriminator="kind"),
 ]
@@ -282,6 +338,7 @@ RecordKind = TypeVar(
     StressRecord,
     AnswerRecord,
     PassRecord,
+    DivergenceRecord,
     StopRecord,
 )
 

@@ -348,7 +348,7 @@ class TreatmentInactive(Frozen):
 
 InvalidReason = Literal[
     "missing_answers", "clock_gap", "disturbed", "attestation", "no_measurement",
-    "device_differs", "sampling_differs", "cache_differs",
+    "device_differs", "sampling_differs", "cache_differs", "prompt_differs",
 ]  # fmt: skip
 
 

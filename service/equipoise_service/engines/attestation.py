@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pydantic import JsonValue
 
 from equipoise_evals.model import ArmSpec, ModelRef, ScratchPolicy
-from equipoise_service.engines.client import JsonObject
+from equipoise_service.engines.wire import JsonObject
 
 KEY = "equipoise"
 

@@ -1,7 +1,6 @@
 """The report as Markdown: what happened, how sure that is, what to do; then the numbers; then how to repeat it."""
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from equipoise_evals.model import (
     ROLE_NAMES,
@@ -15,6 +14,8 @@ from equipoise_evals.model import (
     Verdict,
 )
 from equipoise_service.report.document import EngineFacts, Report
+from equipoise_service.report.markdown_outputs import outputs_markdown
+from equipoise_service.report.markup import code, escaped, table
 from equipoise_service.report.tables import METRIC_NAMES, contrasts, pdl_sentence, treatment_counts
 
 LISTED_IDS = 50
@@ -29,8 +30,10 @@ def to_markdown(report: Report) -> str:
         [f"**{escaped(verdict.headline)}**"],
         [f"How sure: {escaped(verdict.how_sure)}"],
         [f"What to do: {escaped(verdict.what_to_do)}"],
+        *([[f"* Mind: {escaped(warning)}" for warning in report.warnings]] if report.warnings else []),
         *([["## Latency"], _latency(verdict.latency)] if verdict.latency else []),
         *([["## Accuracy"], _accuracy(verdict.accuracy)] if verdict.accuracy else []),
+        *(outputs_markdown(report.outputs) if report.outputs else []),
         *([["## Treatment"], _treatment(verdict.treatment)] if verdict.treatment else []),
         ["## How it was measured"],
         list(_setup(report)),
@@ -41,31 +44,6 @@ def to_markdown(report: Report) -> str:
 def title(verdict: Verdict) -> str:
     """The overall word as a title."""
     return verdict.overall.word.replace("_", " ").capitalize()
-
-
-def escaped(text: str) -> str:
-    """A text from outside that Markdown shows as it is: no markup, no HTML, one line."""
-    one_line = " ".join(text.split())
-    without_html = one_line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return re.sub(r"([\\`*_{}\[\]#|~!])", r"\\\1", without_html)
-
-
-def code(text: str) -> str:
-    """A text from outside as inline code, also where it holds backquotes or, in a table, bars."""
-    one_line = " ".join(text.split()).replace("|", "\\|")
-    longest = max((len(run) for run in re.findall(r"`+", one_line)), default=0)
-    fence = "`" * (longest + 1)
-    pad = " " if longest else ""
-    return f"{fence}{pad}{one_line or ' '}{pad}{fence}"
-
-
-def table(header: Sequence[str], body: Iterable[Sequence[str]]) -> list[str]:
-    """A table; its cells are escaped already."""
-    return [_line(header), _line(["---"] * len(header)), *map(_line, body)]
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def _latency(latency: LatencyVerdict) -> list[str]:

@@ -24,6 +24,8 @@ COMPRESSED_KINDS = frozenset({"block", "pass"})
 BATCH = 32
 RETRY_S = 0.5
 log = logging.getLogger(__name__)
+GATHER_S = 0.02
+"""Answers that come together are written together, after the event loop has sent the questions that follow them."""
 _RECORD: TypeAdapter[Record] = TypeAdapter(Record)
 
 
@@ -183,6 +185,7 @@ class StoredRecorder:
         self._writing.append(self._writer.submit(self._write))
 
     def _write(self) -> None:
+        time.sleep(GATHER_S)
         with self._lock:
             records, self._waiting = self._waiting, []
         began_s = time.monotonic()
