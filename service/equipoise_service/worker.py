@@ -89,9 +89,10 @@ class Worker:
         self._lost = False
 
     def recover(self) -> None:
-        """Queue everything again that an earlier service left in the middle, or give it its final status.
+        """Queue everything again that a service left in the middle, or give it its final status.
 
-        Call before ``run``: what this data folder's service is said to work on is then left over from an earlier one.
+        Call it only while this worker is at work on nothing: what is said to be its own is then left over from an
+        earlier service of this data folder.
         """
         for orphan in self._store.comparisons.orphans(self._rules.lease.owner):
             if self._rules.resumes and orphan.attempt < self._rules.attempts:
@@ -107,6 +108,8 @@ class Worker:
             ticket = self._bell.ticket()
             try:
                 stored = self._store.comparisons.claim(self._rules.lease)
+                if stored is None:
+                    self.recover()  # of owners that share this database and have had no heartbeat
             except StorageUnavailable as unavailable:
                 log.warning("nothing can be taken from the queue: %s", unavailable.detail)
                 await asyncio.sleep(RETRY_S)

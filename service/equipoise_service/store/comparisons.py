@@ -1,10 +1,11 @@
 """Comparisons: accepted, moved through their statuses, listed. Every change of status is also an event."""
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, Self
 
-from sqlalchemy import ColumnElement, RowMapping, Select, insert, or_, select, update
+from sqlalchemy import ColumnElement, CompoundSelect, RowMapping, Select, insert, or_, select, union, update
 from sqlalchemy.exc import IntegrityError
 
 from equipoise_service.store.database import Database
@@ -183,8 +184,6 @@ class Comparisons:
             before: Only those older than this id.
         """
         conditions: list[ColumnElement[bool]] = []
-        if chosen.model is not None:
-            conditions.append(_of_model(chosen.model))
         if chosen.verdict is not None:
             conditions.append(comparisons.c.verdict_word == chosen.verdict)
         if chosen.status is not None:
@@ -192,9 +191,12 @@ class Comparisons:
         if before is not None:
             conditions.append(comparisons.c.id < before)
         # One more than asked for tells whether there is a next page.
+        newest = comparisons.c.id.desc(), limit + 1
+        if chosen.model is not None:
+            conditions = [comparisons.c.id.in_(_ids_of_model(chosen.model, conditions, *newest))]
         query = select(*(comparisons.c[name] for name in Summary._fields)).where(*conditions)
         with self._database.read() as connection:
-            rows = connection.execute(query.order_by(comparisons.c.id.desc()).limit(limit + 1))
+            rows = connection.execute(query.order_by(newest[0]).limit(newest[1]))
             found = [Summary(*row)._replace(status=Status(row.status)) for row in rows]
         items = tuple(found[:limit])
         return Page(items, items[-1].id if len(found) > limit else None)
@@ -248,6 +250,15 @@ class Comparisons:
         return None if row is None else Stored.from_row(row)
 
 
-def _of_model(name: str) -> ColumnElement[bool]:
-    """Asked for by this name, or planned under it: a reader who sees the embedded model's name may filter by it."""
-    return or_(comparisons.c.model == name, comparisons.c.model_name == name)
+def _ids_of_model(
+    name: str, conditions: Sequence[ColumnElement[bool]], order: ColumnElement[str], limit: int
+) -> CompoundSelect[tuple[str]]:
+    """The first comparisons asked for by this name or planned under it: who sees the embedded model's may filter by it.
+
+    Each half is read off an index of its own, however many comparisons there are; an OR would sort them all.
+    """
+    halves = [
+        select(comparisons.c.id).where(column == name, *conditions).order_by(order).limit(limit).subquery()
+        for column in (comparisons.c.model, comparisons.c.model_name)
+    ]
+    return union(*(select(half.c.id) for half in halves))

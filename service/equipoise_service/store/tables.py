@@ -86,6 +86,7 @@ comparisons = Table(
     Column("reason", Text),
     CheckConstraint("(verdict IS NULL) = (verdict_word IS NULL)", name="verdict_has_word"),
     CheckConstraint("(verdict IS NOT NULL) = (status = 'succeeded')", name="only_succeeded_has_verdict"),
+    Index(None, "status", "id"),
     Index(None, "status", "priority", "id"),
     Index(None, "model", "id"),
     Index(None, "model_name", "id"),

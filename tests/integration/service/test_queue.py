@@ -90,6 +90,17 @@ async def test_what_another_owner_works_on_is_left_alone(start: Start, settings:
         assert (await running.view(KILLED))["status"] == "running"
 
 
+async def test_what_an_owner_without_a_heartbeat_left_is_taken_over(start: Start, settings: Settings) -> None:
+    async with start() as running:
+        await running.ended(comparison_id := await running.submit())
+        earlier = (datetime.now(UTC) - timedelta(seconds=1)).replace(tzinfo=None).isoformat(" ")
+        leave_running(settings, comparison_id, lease_owner="there", lease_until=earlier)
+        # Another write of this service wakes its worker; without one it looks twice a minute.
+        await running.ended(await running.submit())
+        view = await running.ended(KILLED)
+        assert (view["status"], view["attempt"]) == ("succeeded", 2)
+
+
 async def test_a_comparison_that_was_taken_over_ends_its_engines_and_writes_no_end(settings: Settings) -> None:
     gate = Gate()
     launchers: list[FakeLauncher] = []

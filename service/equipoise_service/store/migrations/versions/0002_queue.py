@@ -29,7 +29,6 @@ def upgrade() -> None:
     ):
         op.add_column("comparisons", column)
     _fill_in()
-    op.drop_index(op.f("ix_comparisons_status_id"), "comparisons")
     op.create_index(op.f("ix_comparisons_status_priority_id"), "comparisons", ["status", "priority", "id"])
     op.create_index(op.f("ix_comparisons_model_name_id"), "comparisons", ["model_name", "id"])
     op.create_index(op.f("ix_comparisons_request_sha256"), "comparisons", ["request_sha256"])
