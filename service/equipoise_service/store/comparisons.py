@@ -125,6 +125,13 @@ class Comparisons:
         """The comparison with this id, if there is one."""
         return self._one(select(comparisons).where(comparisons.c.id == comparison_id))
 
+    def status(self, comparison_id: str) -> Status | None:
+        """The status of the comparison with this id, if there is one; nothing large is read for it."""
+        query = select(comparisons.c.status).where(comparisons.c.id == comparison_id)
+        with self._database.read() as connection:
+            found = connection.scalar(query)
+        return None if found is None else Status(found)
+
     def by_key(self, idempotency_key: str) -> Stored | None:
         """The comparison that was submitted with this idempotency key, if there is one."""
         return self._one(select(comparisons).where(comparisons.c.idempotency_key == idempotency_key))
