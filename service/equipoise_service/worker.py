@@ -19,7 +19,7 @@ from equipoise_evals.ports import EngineFault, Launcher, Recorder, World
 from equipoise_service.bell import Bell, heard
 from equipoise_service.errors import AlreadyFinished, ComparisonNotFound, EquipoiseError, StorageUnavailable
 from equipoise_service.progress import EventProgress
-from equipoise_service.store import FINAL, Lease, Store, Stored, StoredError, StoredRecorder
+from equipoise_service.store import FINAL, InvalidTransition, Lease, Store, Stored, StoredError, StoredRecorder
 
 log = logging.getLogger(__name__)
 
@@ -168,6 +168,8 @@ class Worker:
             except StorageUnavailable as unavailable:
                 log.warning("comparison %s: no heartbeat: %s", comparison_id, unavailable.detail)
                 continue
+            if task.done():
+                return
             log.error("comparison %s is no longer ours to work on; its engines are ended", comparison_id)
             self._lost = True
             task.cancel()
@@ -186,6 +188,9 @@ class Worker:
                 if once:
                     return
                 await asyncio.sleep(RETRY_S)
+            except InvalidTransition as settled:  # somebody cancelled it while its end could not be stored
+                log.info("%s", settled)
+                return
             else:
                 return
 
@@ -245,9 +250,9 @@ class Worker:
         world = World(self._tools.launcher(stored.id, plan, recorder), self._tools.clock, recorder, progress)
         try:
             seen = await run_comparison(plan, prompts, world)
-        except BaseException:
-            # Whatever ended it, what was measured is kept; but an end does not wait for a disk that stays full.
-            await asyncio.to_thread(recorder.flush, LAST_WRITES_S)
+        except BaseException as error:
+            # Whatever ended it, what was measured is kept; but an order to end waits for no disk that stays full.
+            await self._last_writes(recorder, LAST_WRITES_S if isinstance(error, asyncio.CancelledError) else None)
             raise
         await asyncio.to_thread(recorder.flush)
         await self._stored_now(lambda: self._store.comparisons.judge(stored.id))
@@ -255,6 +260,12 @@ class Worker:
         if canonical_json(verdict) != canonical_json(seen):
             raise VerdictMismatch("the stored records give another verdict than the run did; nothing was concluded")
         return verdict
+
+    async def _last_writes(self, recorder: StoredRecorder, patience_s: float | None) -> None:
+        try:
+            await asyncio.to_thread(recorder.flush, patience_s)
+        except StorageUnavailable as unavailable:
+            log.error("records are lost: %s", unavailable.detail)
 
     async def _stored_now(self, write: Callable[[], None]) -> None:
         """Write, and try again for as long as the database is unavailable."""
