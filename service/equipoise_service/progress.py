@@ -3,19 +3,25 @@
 import logging
 from collections.abc import Callable
 
+from pydantic import JsonValue
+
 from equipoise_service.errors import StorageUnavailable
 from equipoise_service.store import Events
+from equipoise_service.store.background import Background
+from equipoise_service.store.database import BUSY_TIMEOUT_S
 
 log = logging.getLogger(__name__)
 INTERVAL_S = 0.5
 PAUSE_S = 10.0
-"""After a failure: each try may hold the engines' event loop up for as long as a statement waits for a lock."""
+"""After a failure, so that engines do not wait again and again for a database that is locked or full."""
 
 
 class EventProgress:
     """The experiment's ``Progress``: stores the first and last unit of every stage, and others at most twice a second.
 
-    A pass over 1,319 questions would otherwise write 1,319 times, beside the engine that is being timed.
+    A pass over 1,319 questions would otherwise write 1,319 times, beside the engine that is being timed. Nobody waits
+    for what lies between a stage's ends; ``flush`` does, before anything else is said of the comparison. While the
+    database is unavailable people miss lines, and the measurement goes on.
 
     Args:
         events: Where to store.
@@ -35,8 +41,9 @@ class EventProgress:
         self._clock = clock
         self._heard = heard
         self.stage = ""
-        self._not_before_s = 0.0
+        self._not_before_s = clock()
         self._stored_s = clock()
+        self._background = Background("progress")
 
     def __call__(self, stage: str, done: int, total: int, detail: str = "") -> None:
         """Report that ``done`` of ``total`` units of ``stage`` are finished."""
@@ -44,13 +51,23 @@ class EventProgress:
         now_s = self._clock()
         if stage == self.stage and 0 < done < total and now_s - self._stored_s < INTERVAL_S:
             return
+        between = stage == self.stage and 0 < done < total
+        self.stage = stage
         if now_s < self._not_before_s:
             return
-        self.stage, self._stored_s = stage, now_s
+        self._stored_s = now_s
+        payload: dict[str, JsonValue] = {"stage": stage, "done": done, "total": total, "detail": detail}
+        self._background.submit(lambda: self._store(payload))
+        if not between:
+            self._background.is_done(BUSY_TIMEOUT_S)
+
+    def flush(self) -> None:
+        """Wait until all of it is stored."""
+        self._background.flush()
+
+    def _store(self, payload: dict[str, JsonValue]) -> None:
         try:
-            self._events.append(
-                self._comparison_id, "progress", {"stage": stage, "done": done, "total": total, "detail": detail}
-            )
-        except StorageUnavailable as unavailable:  # people miss a line; the measurement goes on
+            self._events.append(self._comparison_id, "progress", payload)
+        except StorageUnavailable as unavailable:
             log.warning("comparison %s: progress not stored: %s", self._comparison_id, unavailable.detail)
-            self._not_before_s = now_s + PAUSE_S
+            self._not_before_s = self._clock() + PAUSE_S

@@ -252,8 +252,10 @@ class Worker:
             seen = await run_comparison(plan, prompts, world)
         except BaseException as error:
             # Whatever ended it, what was measured is kept; but an order to end waits for no disk that stays full.
+            await asyncio.to_thread(progress.flush)
             await self._last_writes(recorder, LAST_WRITES_S if isinstance(error, asyncio.CancelledError) else None)
             raise
+        await asyncio.to_thread(progress.flush)
         await asyncio.to_thread(recorder.flush)
         await self._stored_now(lambda: self._store.comparisons.judge(stored.id))
         verdict = await asyncio.to_thread(lambda: judge(self._store.records.load(stored.id), plan))

@@ -13,6 +13,7 @@ from equipoise_evals.model.base import Frozen
 from equipoise_evals.model.records import PdlLinks
 
 Metric = Literal["busy", "period", "client_tpot"]
+DecidedAccuracy = Literal["regression", "improved", "non_inferior"]
 
 
 class Interval(Frozen):
@@ -284,11 +285,15 @@ class NonInferior(Frozen):
 
 
 class AccuracyInconclusive(Frozen):
-    """The evidence decides nothing yet; ``passes_needed`` would, None where no number within reach does."""
+    """The evidence decides nothing yet; ``passes_needed`` would, None where no number within reach does.
+
+    ``decides_as`` is the word that so many passes would lead to, if the answers went on differing as they do.
+    """
 
     word: Literal["inconclusive"] = "inconclusive"
     why: str
     passes_needed: int | None = Field(default=None, ge=1)
+    decides_as: DecidedAccuracy | None = None
     evidence: AccuracyEvidence
 
 

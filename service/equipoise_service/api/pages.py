@@ -19,7 +19,7 @@ from equipoise_service.ids import is_id
 from equipoise_service.report import build_report
 from equipoise_service.report.markdown import interval_text
 from equipoise_service.report.markdown_outputs import PAIRS, PARTED, PASSES, pair_cells, parted_cells, pass_cells
-from equipoise_service.report.tables import CLOCKS, contrasts, pdl_sentence, treatment_counts
+from equipoise_service.report.tables import CLOCKS, contrasts, pdl_sentence, treatment_counts, word_of
 from equipoise_service.store import FINAL, ListFilter, Status
 
 router = APIRouter(tags=["pages"], include_in_schema=False)
@@ -30,6 +30,7 @@ templates.env.globals.update(
     role_names=ROLE_NAMES,
     pdl_sentence=pdl_sentence,
     treatment_counts=treatment_counts,
+    word_of=word_of,
     passes_header=PASSES,
     pass_cells=pass_cells,
     pairs_header=PAIRS,

@@ -8,7 +8,6 @@ import logging
 import time
 import zlib
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from threading import Lock
 from typing import NamedTuple
 
@@ -17,6 +16,7 @@ from sqlalchemy import ColumnElement, Connection, delete, func, insert, select
 
 from equipoise_evals.model import AnswerRecord, PassRecord, Record, Records
 from equipoise_service.errors import StorageUnavailable
+from equipoise_service.store.background import Background
 from equipoise_service.store.database import BUSY_TIMEOUT_S, Database
 from equipoise_service.store.tables import record_parts
 
@@ -132,10 +132,9 @@ class StoredRecorder:
         self._comparison_id = comparison_id
         self._patience_s = patience_s
         self._appended = list(parts.load(comparison_id).records)
-        self._writer = ThreadPoolExecutor(1, thread_name_prefix="records")
+        self._background = Background("records")
         self._waiting: list[Record] = []
         self._lock = Lock()
-        self._writing: list[Future[None]] = []
         self._late = False
 
     def append(self, record: Record) -> None:
@@ -154,14 +153,11 @@ class StoredRecorder:
         """Wait until everything is stored; raises what kept a record from it, ``patience_s`` from now at the latest."""
         if patience_s is not None:
             self._patience_s = patience_s
-        while self._writing:
-            self._writing.pop(0).result()
+        self._background.flush()
 
     def _written_now(self, record: Record) -> bool:
-        if not self._late:  # while the database is unavailable nobody waits for it again and again
-            wait(self._writing, timeout=BUSY_TIMEOUT_S)  # what was appended before comes before
-        self._raise_failures()
-        if self._writing:
+        # What was appended before comes before; but while the database is unavailable nobody waits again and again.
+        if not self._background.is_done(0.0 if self._late else BUSY_TIMEOUT_S):
             return False
         self._late = False
         try:
@@ -172,17 +168,13 @@ class StoredRecorder:
             return False
         return True
 
-    def _raise_failures(self) -> None:
-        while self._writing and self._writing[0].done():
-            self._writing.pop(0).result()
-
     def _write_soon(self, record: Record) -> None:
-        self._raise_failures()
+        self._background.is_done()
         with self._lock:
             self._waiting.append(record)
             if len(self._waiting) > 1:
                 return  # whoever writes next takes it along
-        self._writing.append(self._writer.submit(self._write))
+        self._background.submit(self._write)
 
     def _write(self) -> None:
         time.sleep(GATHER_S)
