@@ -5,12 +5,12 @@ import json
 
 import pytest
 from fastapi import Response
-from sqlalchemy.exc import OperationalError
 
 from equipoise_evals.judge import canonical_json, judge
 from equipoise_evals.model import Plan, Records, Verdict
 from equipoise_evals.ports import EngineFault, Recorder
 from equipoise_service.api.health import readyz
+from equipoise_service.errors import StorageUnavailable
 from equipoise_service.interchange import RecordsDocument
 from equipoise_service.machine import Machine
 from equipoise_service.requests import CompareRequest
@@ -267,12 +267,13 @@ async def test_a_database_that_cannot_be_read_is_not_ready(start: Start, monkeyp
     async with start() as running:
 
         def broken(_: Database) -> None:
-            raise OperationalError("SELECT 1", {}, Exception("disk I/O error"))
+            raise StorageUnavailable("disk I/O error")
 
         monkeypatch.setattr(Database, "read", broken)
         answer = await running.client.get("/readyz")
         assert answer.status_code == 503
-        assert answer.json()["checks"] == {"database": "cannot be read: OperationalError", "worker": "ok"}
+        said = "the database cannot be used now: disk I/O error; ask again in a moment"
+        assert answer.json()["checks"] == {"database": said, "worker": "ok"}
         monkeypatch.undo()
         assert (await running.client.get("/readyz")).status_code == 200
 
