@@ -31,12 +31,15 @@
         ├── NotFinished            409  a report of something that has no verdict
         └── AlreadyFinished        409  cancelling what has ended
 
-A constructor takes the facts and writes the sentence, so that no two places word the same refusal differently.
+A constructor takes the facts and writes the sentence, so that no two places word the same refusal differently. The
+status also decides the exit code of a command that meets the error, but for settings (``cli/exit_codes.py``).
 """
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, NamedTuple
+
+AGAIN = "Nothing was started. The same request may succeed later, once what is said above is there again."
 
 
 class FieldError(NamedTuple):
@@ -47,11 +50,15 @@ class FieldError(NamedTuple):
 
 
 class EquipoiseError(Exception):
-    """The root: everything this service refuses or reports by name."""
+    """The root: everything this service refuses or reports by name.
+
+    ``remedy`` says what to do next, for the page that a browser gets; a sentence that already says it need not.
+    """
 
     title: ClassVar[str] = "Internal error"
     status: ClassVar[int] = 500
     type: ClassVar[str] = "internal"
+    remedy: ClassVar[str] = "The service's log has what happened; start there."
 
     def __init__(self, detail: str, fields: Sequence[FieldError] = ()) -> None:
         super().__init__(detail)
@@ -96,6 +103,7 @@ class Refusal(EquipoiseError):
     title = "Refused"
     status = 422
     type = "refused"
+    remedy = "Nothing was started. Change what is said above and ask again."
 
 
 class RequestInvalid(Refusal):
@@ -153,6 +161,7 @@ class NoEngine(Refusal):
     title = "No engine environment"
     status = 503
     type = "no-engine"
+    remedy = "Nothing was started. Whoever runs this service has to set the machine up; `equipoise doctor` looks at it."
 
 
 class UnknownEngine(Refusal):
@@ -192,6 +201,7 @@ class ModelUnavailable(ModelRefused):
     title = "Model unavailable"
     status = 503
     type = "model-unavailable"
+    remedy = AGAIN
 
 
 class QuestionsRefused(Refusal):
@@ -243,6 +253,7 @@ class QuestionsUnavailable(QuestionsRefused):
     title = "Question set unavailable"
     status = 503
     type = "questions-unavailable"
+    remedy = AGAIN
 
 
 class EmptyIdempotencyKey(Refusal):
@@ -285,9 +296,10 @@ class ComparisonNotFound(Refusal):
     title = "Comparison not found"
     status = 404
     type = "comparison-not-found"
+    remedy = "Look for it in the list; a service shows the comparisons of its own data folder only."
 
     def __init__(self, comparison_id: str) -> None:
-        super().__init__(f"there is no comparison {comparison_id!r}")
+        super().__init__(f"there is no comparison {comparison_id!r}; `equipoise report` and GET /comparisons list them")
 
 
 class NotFinished(Refusal):
@@ -296,6 +308,7 @@ class NotFinished(Refusal):
     title = "No verdict"
     status = 409
     type = "no-verdict"
+    remedy = "Its page shows how far it has come, or why it ended without a verdict; its raw records can be had there."
 
     def __init__(self, comparison_id: str, status: str) -> None:
         super().__init__(f"comparison {comparison_id} is {status} and has no verdict to report")
@@ -307,6 +320,7 @@ class AlreadyFinished(Refusal):
     title = "Already finished"
     status = 409
     type = "already-finished"
+    remedy = "Nothing has to be done; its page shows how it ended."
 
     def __init__(self, comparison_id: str, status: str) -> None:
         super().__init__(f"comparison {comparison_id} is already {status}")

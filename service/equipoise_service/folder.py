@@ -9,7 +9,7 @@ from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
 from equipoise_evals.model import Frozen
-from equipoise_service.errors import DataInUse
+from equipoise_service.errors import DataInUse, SettingsError
 
 LOCK = "service.lock"
 NOTE = "service.json"
@@ -22,6 +22,18 @@ class Holder(Frozen):
     url: str | None
 
 
+def prepare(folder: Path) -> None:
+    """Make the data folder if there is none.
+
+    Raises:
+        SettingsError: It cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as unusable:
+        raise SettingsError("EQUIPOISE_DATA", f"{folder} cannot be made a folder: {unusable.strerror}") from unusable
+
+
 @contextlib.contextmanager
 def holding(folder: Path, url: str | None) -> Iterator[None]:
     """Hold the folder; the kernel lets go of it when this process ends, however it ends.
@@ -29,7 +41,7 @@ def holding(folder: Path, url: str | None) -> Iterator[None]:
     Raises:
         DataInUse: Another service holds it.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    prepare(folder)
     lock = FileLock(folder / LOCK)
     try:
         lock.acquire(timeout=0)

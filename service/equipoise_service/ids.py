@@ -20,3 +20,11 @@ def new_id(time_ns: int | None = None) -> str:
     random_b = secrets.randbits(62)
     value = (milliseconds & (1 << 48) - 1) << 80 | 7 << 76 | fraction << 64 | 0b10 << 62 | random_b
     return str(uuid.UUID(int=value))
+
+
+def is_id(text: str) -> bool:
+    """Whether a text has the form of a comparison's id."""
+    try:
+        return str(uuid.UUID(text)) == text
+    except ValueError:
+        return False

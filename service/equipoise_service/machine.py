@@ -11,7 +11,7 @@ from pathlib import Path
 from equipoise_evals.model import ModelRef, Plan
 from equipoise_evals.ports import Launcher, Recorder
 from equipoise_service.engines import EngineEnvironment, SGLangLauncher
-from equipoise_service.engines.embedded import Converter
+from equipoise_service.engines.embedded import NAMES, Converter
 from equipoise_service.engines.environment import Device
 from equipoise_service.engines.models import ModelPlaces, resolve_model
 from equipoise_service.engines.provision import engine_environment_path, find_backends, plugin_path
@@ -78,7 +78,9 @@ class Machine:
             ModelRefused: It is unknown, gated or cannot be had.
         """
         if self.device == "simulated":
-            return ModelRef(name=name, source="simulated", path=f"/simulated/{name}", revision="simulated")
+            # Simulated engines hold no model; where none was named, a report must not read as if one had been measured.
+            shown = "simulated engines" if name.lower() in NAMES else name
+            return ModelRef(name=shown, source="simulated", path=f"/simulated/{name}", revision="simulated")
         engine = self.environments()["default"]
         dtype = "float32" if self.device == "cpu" else "bfloat16"
         converter = Converter(engine.python, engine.plugin_path, dtype)

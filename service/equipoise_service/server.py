@@ -12,7 +12,7 @@ import uvicorn
 
 from equipoise_service.api import create_app
 from equipoise_service.errors import DataInUse, ServerError
-from equipoise_service.folder import holder_of
+from equipoise_service.folder import holder_of, prepare
 from equipoise_service.machine import LauncherFactory
 from equipoise_service.settings import Settings
 
@@ -95,10 +95,12 @@ async def running_server(
         launcher_factory: As for ``create_app``.
 
     Raises:
+        SettingsError: The data folder cannot be made.
         DataInUse: Another service holds the data folder.
         ServerError: The service did not start; its log says why.
     """
     with contextlib.closing(listening.socket):
+        prepare(settings.data)
         if (holder := holder_of(settings.data)) is not None:
             raise DataInUse(settings.data, f"process {holder.pid}")
         config = uvicorn.Config(

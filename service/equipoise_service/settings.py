@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from equipoise_service.errors import SettingsError
@@ -29,6 +29,17 @@ def _from_json(value: object) -> object:
         raise ValueError(f"is not JSON ({broken})") from broken
 
 
+def _database(value: str) -> str:
+    from sqlalchemy.engine import make_url  # noqa: PLC0415 - slow, and few set this
+    from sqlalchemy.exc import ArgumentError  # noqa: PLC0415
+
+    try:
+        make_url(value).get_dialect().import_dbapi()
+    except (ArgumentError, ImportError) as unusable:
+        raise ValueError(f"is no URL of a database ({unusable})") from unusable
+    return value
+
+
 class Settings(BaseSettings):
     """What an operator decides. A request can override none of it."""
 
@@ -42,7 +53,7 @@ class Settings(BaseSettings):
         default=Path("~/.cache/equipoise"),
         description="Folder of the engine environment and of converted models; may be shared by clones.",
     )
-    database_url: str | None = Field(
+    database_url: Annotated[str, AfterValidator(_database)] | None = Field(
         default=None, description="SQLAlchemy URL of the database; `equipoise.db` in the data folder if not set."
     )
     engine_python: Path | None = Field(

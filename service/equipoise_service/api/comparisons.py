@@ -1,6 +1,5 @@
 """Submitting, listing, reading and cancelling comparisons."""
 
-import uuid
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Header, Query, Response
@@ -11,7 +10,7 @@ from equipoise_service.api.dependencies import TheComparison, TheService, compar
 from equipoise_service.api.problems import document
 from equipoise_service.api.views import ComparisonList, ComparisonView, ProgressView
 from equipoise_service.errors import EmptyIdempotencyKey, IdempotencyConflict, InvalidCursor
-from equipoise_service.ids import new_id
+from equipoise_service.ids import is_id, new_id
 from equipoise_service.requests import CompareRequest
 from equipoise_service.service import Service
 from equipoise_service.store import FINAL, ListFilter, NewComparison, Status, Stored
@@ -27,7 +26,7 @@ class ListQuery(Frozen):
 
     limit: int = Field(default=50, ge=1, le=200)
     cursor: str | None = None
-    model: str | None = None
+    model: str | None = Field(default=None, max_length=1_000)
     verdict: VerdictWord | None = None
     status: Status | None = None
 
@@ -71,14 +70,6 @@ async def cancel(comparison_id: str, service: TheService) -> ComparisonView:
     """Cancel a comparison. One that runs is ``cancelled`` as soon as its engines are gone; its records are kept."""
     service.worker.cancel(comparison_id)
     return _view(service, comparison_of(comparison_id, service))
-
-
-def is_id(text: str) -> bool:
-    """Whether a text has the form of a comparison's id."""
-    try:
-        return str(uuid.UUID(text)) == text
-    except ValueError:
-        return False
 
 
 def _seen_before(service: Service, body: CompareRequest, key: str | None) -> Stored | None:

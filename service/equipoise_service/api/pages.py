@@ -1,27 +1,25 @@
 """Plain pages for people, rendered here: past comparisons, and one comparison with live progress.
 
-``/`` and ``/comparisons/{id}/page``. Everything shown is escaped by the templates; scripts and styles are files of
-ours, which the content security policy enforces, and nothing is loaded from another host.
+``/`` and ``/comparisons/{id}/page``.
 """
 
 import json
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
-from fastapi.templating import Jinja2Templates
 
-from equipoise_service.api.comparisons import ListQuery, is_id
+from equipoise_service.api.comparisons import ListQuery
 from equipoise_service.api.dependencies import TheComparison, TheService
+from equipoise_service.api.html import page, templates
 from equipoise_service.api.problems import document
 from equipoise_service.api.views import ComparisonList, ComparisonView, verdict_of
 from equipoise_service.errors import InvalidCursor
+from equipoise_service.ids import is_id
 from equipoise_service.report.markdown import interval_text
 from equipoise_service.report.tables import METRIC_NAMES, contrasts, pdl_sentence, treatment_counts
 from equipoise_service.store import FINAL, ListFilter, Status
 
 router = APIRouter(tags=["pages"], include_in_schema=False)
-templates = Jinja2Templates(Path(__file__).parent / "templates")
 templates.env.globals.update(
     contrasts=contrasts,
     interval_text=interval_text,
@@ -32,14 +30,6 @@ templates.env.globals.update(
     verdicts=["ship", "neutral", "block", "inconclusive", "treatment_inactive", "invalid"],
 )
 
-HEADERS = {
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-    ),
-    "Referrer-Policy": "no-referrer",
-}
-
 
 @router.get("/", responses=document(422))
 def past_comparisons(request: Request, query: Annotated[ListQuery, Query()], service: TheService) -> Response:
@@ -47,8 +37,8 @@ def past_comparisons(request: Request, query: Annotated[ListQuery, Query()], ser
     if query.cursor is not None and not is_id(query.cursor):
         raise InvalidCursor(query.cursor)
     chosen = ListFilter(query.model, query.verdict, query.status)
-    page = ComparisonList.of(service.store.comparisons.page(chosen, query.limit, query.cursor))
-    return _page(request, "list.html", page=page, query=query)
+    listed = ComparisonList.of(service.store.comparisons.page(chosen, query.limit, query.cursor))
+    return page(request, "list.html", page=listed, query=query)
 
 
 @router.get("/comparisons/{comparison_id}/page", responses=document(404))
@@ -56,7 +46,7 @@ def one_comparison(request: Request, stored: TheComparison, service: TheService)
     """One comparison: its verdict, its error, or how far it has come."""
     progress = service.store.events.latest(stored.id, "progress")
     view = ComparisonView.of(stored, None)
-    return _page(
+    return page(
         request,
         "comparison.html",
         view=view,
@@ -64,7 +54,3 @@ def one_comparison(request: Request, stored: TheComparison, service: TheService)
         live=stored.status not in FINAL,
         progress=json.loads(progress.payload) if progress else None,
     )
-
-
-def _page(request: Request, name: str, **values: Any) -> Response:  # noqa: ANN401 - whatever the template shows
-    return templates.TemplateResponse(request, name, values, headers=HEADERS)

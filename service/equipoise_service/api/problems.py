@@ -1,23 +1,31 @@
-"""Errors on the wire: RFC 9457 problem documents, for every error and from one handler.
+"""Errors on the wire: RFC 9457 problem documents, for every error and from one handler; as a page for who prefers HTML.
 
 ``type`` is ``/problems/<kind>``: a relative reference that names the kind and leads nowhere.
 """
 
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NamedTuple
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
 
 from equipoise_evals.model import Frozen
-from equipoise_service.errors import EquipoiseError, FieldError, RequestInvalid
+from equipoise_service.api.html import page, prefers_html
+from equipoise_service.errors import EquipoiseError, FieldError, Refusal, RequestInvalid
 
 MEDIA_TYPE = "application/problem+json"
 PROBLEM_SCHEMA = {"$ref": "#/components/schemas/Problem"}
+VARIES = {"Vary": "Accept"}
+
+REMEDIES = {
+    404: "Check the address, or start from the list of comparisons.",
+    405: "This address takes another method; /openapi.json describes every route.",
+}
+"""What to do about errors that are not ours, by status."""
 
 
 class ProblemField(Frozen):
@@ -73,33 +81,53 @@ def _with_media_type(schema: dict[str, Any]) -> dict[str, Any]:
     return schema
 
 
-async def answer(request: Request, error: Exception) -> ProblemResponse:
-    """The problem document of any error."""
-    problem, headers = _problem(request.url.path, error)
-    return ProblemResponse(problem.model_dump(mode="json"), problem.status, headers)
+class Told(NamedTuple):
+    """An error as clients are told of it."""
+
+    problem: Problem
+    remedy: str
+    headers: Mapping[str, str] | None = None
 
 
-def _problem(path: str, error: Exception) -> tuple[Problem, Mapping[str, str] | None]:
+async def answer(request: Request, error: Exception) -> Response:
+    """The problem document of any error, or a page that says the same and what to do."""
+    told = _told(request.url.path, error)
+    problem, headers = told.problem, {**VARIES, **(told.headers or {})}
+    if not prefers_html(",".join(request.headers.getlist("accept"))):
+        return ProblemResponse(problem.model_dump(mode="json"), problem.status, headers)
+    comparison = None if problem.status == HTTPStatus.NOT_FOUND else request.path_params.get("comparison_id")
+    return page(
+        request,
+        "problem.html",
+        problem.status,
+        headers,
+        problem=problem,
+        remedy=told.remedy,
+        comparison=comparison,
+    )
+
+
+def _told(path: str, error: Exception) -> Told:
     match error:
         case RequestValidationError():
-            return _named(path, RequestInvalid(field_errors(error.errors()))), None
+            return _named(path, RequestInvalid(field_errors(error.errors())))
         case EquipoiseError():
-            return _named(path, error), None
+            return _named(path, error)
         case HTTPException():
             phrase = HTTPStatus(error.status_code).phrase
             kind = phrase.lower().replace(" ", "-")
             problem = Problem(
                 type=f"/problems/{kind}", title=phrase, status=error.status_code, detail=error.detail, instance=path
             )
-            return problem, error.headers
+            return Told(problem, REMEDIES.get(error.status_code, Refusal.remedy), error.headers)
         case _:
             # What went wrong is for the log alone: an unexpected error's text may hold anything.
             text = "the service has a defect; its log has the details"
-            return _named(path, EquipoiseError(text)), None
+            return _named(path, EquipoiseError(text))
 
 
-def _named(path: str, error: EquipoiseError) -> Problem:
-    return Problem(
+def _named(path: str, error: EquipoiseError) -> Told:
+    problem = Problem(
         type=f"/problems/{error.type}",
         title=error.title,
         status=error.status,
@@ -107,6 +135,7 @@ def _named(path: str, error: EquipoiseError) -> Problem:
         instance=path,
         errors=tuple(ProblemField(pointer=field.pointer, detail=field.detail) for field in error.fields),
     )
+    return Told(problem, error.remedy)
 
 
 def field_errors(errors: Sequence[ErrorDetails]) -> list[FieldError]:

@@ -1,5 +1,6 @@
 """What the API shows of a comparison. Views are made from stored values and nothing is computed in them."""
 
+import json
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Self
@@ -19,11 +20,12 @@ class ProgressView(Frozen):
 
 
 class ComparisonSummary(Frozen):
-    """One line of the list. ``verdict`` is the overall word."""
+    """One line of the list. ``model`` is what was asked for, ``model_name`` its name; ``verdict`` the overall word."""
 
     id: str
     status: Status
     model: str
+    model_name: str
     preset: str
     verdict: str | None
     headline: str | None
@@ -39,6 +41,7 @@ class ComparisonSummary(Frozen):
             id=stored.id,
             status=stored.status,
             model=stored.model,
+            model_name=json.loads(stored.plan)["model"]["name"],
             preset=CompareRequest.model_validate_json(stored.request).preset,
             verdict=stored.verdict_word,
             headline=verdict.headline if verdict else None,
@@ -63,6 +66,7 @@ class ComparisonList(Frozen):
 class ComparisonView(Frozen):
     """One comparison: what was asked, what was planned, and what came of it.
 
+    ``model`` is what was asked for, such as ``embedded``, ``model_name`` the name of the model that this means.
     ``verdict`` is there when ``status`` is ``succeeded``, ``error`` when it is ``failed``, ``cancelled`` or
     ``interrupted``, ``progress`` while it runs.
     """
@@ -70,6 +74,7 @@ class ComparisonView(Frozen):
     id: str
     status: Status
     model: str
+    model_name: str
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
@@ -83,15 +88,17 @@ class ComparisonView(Frozen):
     @classmethod
     def of(cls, stored: Stored, progress: ProgressView | None) -> Self:
         """The view of a stored comparison and its newest progress."""
+        plan = Plan.model_validate_json(stored.plan)
         return cls(
             id=stored.id,
             status=stored.status,
             model=stored.model,
+            model_name=plan.model.name,
             created_at=stored.created_at,
             started_at=stored.started_at,
             finished_at=stored.finished_at,
             request=CompareRequest.model_validate_json(stored.request),
-            plan=Plan.model_validate_json(stored.plan),
+            plan=plan,
             progress=progress,
             verdict=verdict_of(stored),
             error=stored.error,

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Self
 
 import httpx
 
-from equipoise_service.cli.exit_codes import CommandError, ExitCode
+from equipoise_service.cli.exit_codes import CommandError, ExitCode, code_of_status
 
 RETRY_S = 1.0
 GIVE_UP_S = 120.0
@@ -26,7 +26,8 @@ class ApiClient:
 
     def __init__(self, url: str) -> None:
         # Submitting may download a model, so an answer has no limit; connecting has.
-        self._http = httpx.AsyncClient(base_url=url, timeout=httpx.Timeout(None, connect=10.0), trust_env=False)
+        limit = httpx.Timeout(None, connect=10.0)
+        self._http = httpx.AsyncClient(base_url=_address(url), timeout=limit, trust_env=False)
 
     async def __aenter__(self) -> Self:
         """The client itself."""
@@ -97,9 +98,19 @@ class ApiClient:
         return response
 
 
+def _address(url: str) -> httpx.URL:
+    try:
+        address = httpx.URL(url.rstrip("/"))
+    except httpx.InvalidURL as wrong:
+        raise CommandError(f"--url {url!r} is no address: {wrong}", ExitCode.USAGE) from wrong
+    if address.scheme not in {"http", "https"} or not address.host:
+        raise CommandError(f"--url needs an address such as http://127.0.0.1:8642, not {url!r}", ExitCode.USAGE)
+    return address
+
+
 def refusal(response: httpx.Response) -> CommandError:
-    """The problem document as an error; a refused request is wrong use, anything else a failed run."""
-    code = ExitCode.USAGE if response.is_client_error else ExitCode.ERROR
+    """The problem document as an error."""
+    code = code_of_status(response.status_code)
     try:
         problem = response.json()
         return CommandError(f"{problem['title']}: {problem['detail']}", code)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from equipoise_service.cli.exit_codes import CommandError, ExitCode
-from equipoise_service.cli.options import Url, share
+from equipoise_service.cli.options import Url, read, share
 
 
 def compare(  # noqa: PLR0913, PLR0917 - one parameter an option, one option a field of the request
@@ -67,7 +67,7 @@ def compare(  # noqa: PLR0913, PLR0917 - one parameter an option, one option a f
 
 def body_of(options: dict[str, Any], request: Path | None) -> dict[str, Any]:
     """The request: the file's fields, then the options that were given."""
-    body = {} if request is None else _object(request.read_text(), str(request))
+    body = {} if request is None else _object(read(request), str(request))
     body = {"model": "embedded"} | body | {name: value for name, value in options.items() if value is not None}
     for name in ("baseline", "candidate"):
         if isinstance(body.get(name), str):
@@ -79,7 +79,7 @@ def body_of(options: dict[str, Any], request: Path | None) -> dict[str, Any]:
     return body
 
 
-def _object(text: str, where: str) -> dict[str, Any]:
+def _object(text: str | bytes, where: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except ValueError as broken:

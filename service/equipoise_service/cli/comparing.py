@@ -50,7 +50,7 @@ async def fetched(comparison_id: str, url: str | None) -> dict[str, Any]:
 async def _service(url: str | None, console: Console) -> AsyncIterator[str]:
     """The address of the service to use: the given one, the running one, or a private one for as long as this lasts."""
     if url is not None:
-        yield url.rstrip("/")
+        yield url
         return
     settings = Settings.from_env()
     holder = holder_of(settings.data)

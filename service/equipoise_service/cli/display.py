@@ -72,7 +72,8 @@ def show_verdict(console: Console, verdict: Verdict, plan: Plan) -> None:
     """The verdict card, its numbers, and on what they rest. Fits 80 columns."""
     sentences = (verdict.headline, f"How sure: {verdict.how_sure}", f"What to do: {verdict.what_to_do}")
     colour = COLOURS.get(verdict.overall.word, "yellow")
-    console.print(Panel("\n".join(map(escape, sentences)), title=title(verdict), border_style=colour))
+    heading = escape(f"{title(verdict)}: {plan.model.name}")
+    console.print(Panel("\n".join(map(escape, sentences)), title=heading, border_style=colour))
     if verdict.latency is not None:
         console.print(_latency(verdict.latency))
     if verdict.accuracy is not None:

@@ -1,18 +1,22 @@
-"""Finding a comparison's documents: in a file, at a service, or in this machine's database."""
+"""Finding comparisons and their documents: in a file, at a service, or in this machine's database."""
 
 import asyncio
 import lzma
 from pathlib import Path
 
+from pydantic import ValidationError
 from sqlalchemy.engine import make_url
 
+from equipoise_service.api.views import ComparisonList
 from equipoise_service.cli.client import ApiClient
 from equipoise_service.cli.exit_codes import CommandError, ExitCode
+from equipoise_service.cli.options import read
 from equipoise_service.errors import ComparisonNotFound
+from equipoise_service.ids import is_id
 from equipoise_service.interchange import RecordsDocument, records_text
 from equipoise_service.report import FORMATS, build_report
 from equipoise_service.settings import Settings
-from equipoise_service.store import Store, Stored
+from equipoise_service.store import ListFilter, Store, Stored
 
 RECORDS = "records"
 
@@ -20,13 +24,39 @@ RECORDS = "records"
 def records_of(where: str, url: str | None) -> RecordsDocument:
     """The records of a comparison: of a file if there is one of this name, else by id. ``.xz`` files are unpacked."""
     file = Path(where)
-    if file.is_file():
-        content = file.read_bytes()
-        return RecordsDocument.model_validate_json(lzma.decompress(content) if file.suffix == ".xz" else content)
+    if file.exists():
+        return _records_in(file)
+    if not is_id(where):
+        raise CommandError(
+            f"{where!r} is neither a file nor the id of a comparison; `equipoise report` lists comparisons",
+            ExitCode.USAGE,
+        )
     if url is not None:
         return RecordsDocument.model_validate_json(_fetch(url, f"/comparisons/{where}/records"))
     store, stored = _local(where)
     return RecordsDocument.model_validate_json("".join(records_text(stored, store.records)))
+
+
+def _records_in(file: Path) -> RecordsDocument:
+    content = read(file)
+    try:
+        return RecordsDocument.model_validate_json(lzma.decompress(content) if file.suffix == ".xz" else content)
+    except (ValidationError, lzma.LZMAError, EOFError) as wrong:
+        first = wrong.errors()[0] if isinstance(wrong, ValidationError) else None
+        why = f"{'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}" if first else str(wrong)
+        raise CommandError(
+            f"{file} does not hold records as `equipoise report ID --format records` writes them: {why}", ExitCode.USAGE
+        ) from wrong
+
+
+def latest(url: str | None, limit: int) -> ComparisonList:
+    """The newest comparisons of a service, or of this machine's database; none where there is no database yet."""
+    if url is not None:
+        return ComparisonList.model_validate_json(_fetch(url, f"/comparisons?limit={limit}"))
+    settings = Settings.from_env()
+    if _missing_file(settings) is not None:
+        return ComparisonList(items=(), next_cursor=None)
+    return ComparisonList.of(Store.open(settings.url_of_database).comparisons.page(ListFilter(), limit))
 
 
 def report_of(comparison_id: str, ending: str, url: str | None) -> str:
@@ -42,7 +72,7 @@ def report_of(comparison_id: str, ending: str, url: str | None) -> str:
 
 def _fetch(url: str, path: str) -> str:
     async def fetch() -> str:
-        async with ApiClient(url.rstrip("/")) as client:
+        async with ApiClient(url) as client:
             return await client.text(path)
 
     return asyncio.run(fetch())
@@ -50,13 +80,21 @@ def _fetch(url: str, path: str) -> str:
 
 def _local(comparison_id: str) -> tuple[Store, Stored]:
     settings = Settings.from_env()
-    parsed = make_url(settings.url_of_database)
-    if parsed.get_backend_name() == "sqlite" and not Path(str(parsed.database)).is_file():
+    if (missing := _missing_file(settings)) is not None:
         raise CommandError(
-            f"{comparison_id!r} is no file, and there is no database at {parsed.database}", ExitCode.USAGE
+            f"there is no comparison {comparison_id!r}: there is no database at {missing} (EQUIPOISE_DATA names its "
+            "folder)",
+            ExitCode.USAGE,
         )
     store = Store.open(settings.url_of_database)
     stored = store.comparisons.get(comparison_id)
     if stored is None:
         raise ComparisonNotFound(comparison_id)
     return store, stored
+
+
+def _missing_file(settings: Settings) -> Path | None:
+    """The file of a SQLite database that does not exist; opening it would make an empty one."""
+    parsed = make_url(settings.url_of_database)
+    file = Path(str(parsed.database))
+    return file if parsed.get_backend_name() == "sqlite" and not file.is_file() else None

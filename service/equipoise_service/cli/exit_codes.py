@@ -2,6 +2,8 @@
 
 from enum import IntEnum
 
+from equipoise_service.errors import EquipoiseError, SettingsError
+
 
 class ExitCode(IntEnum):
     """What a pipeline reads."""
@@ -22,6 +24,20 @@ OF_VERDICT: dict[str, ExitCode] = {
     "invalid": ExitCode.UNDECIDED,
 }
 """By the overall word."""
+
+
+SERVER_ERROR = 500
+"""Statuses from here on say that something failed; those below, that the request has to change."""
+
+
+def code_of(error: EquipoiseError) -> ExitCode:
+    """How a command ends that met this error. A setting is the operator's to change, though no client's."""
+    return ExitCode.USAGE if isinstance(error, SettingsError) else code_of_status(error.status)
+
+
+def code_of_status(status: int) -> ExitCode:
+    """How a command ends that a service answered with this HTTP status."""
+    return ExitCode.USAGE if status < SERVER_ERROR else ExitCode.ERROR
 
 
 class CommandError(Exception):

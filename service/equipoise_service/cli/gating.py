@@ -12,7 +12,7 @@ from rich.console import Console
 
 from equipoise_evals.model import Verdict
 from equipoise_service.cli.comparing import compared, error_text, fetched
-from equipoise_service.cli.exit_codes import CommandError, ExitCode
+from equipoise_service.cli.exit_codes import CommandError, ExitCode, code_of
 from equipoise_service.errors import EquipoiseError
 from equipoise_service.gate import Policy, PolicyError, decide, load_policy
 from equipoise_service.gate.documents import GateDocument, annotations, gate_json, junit, summary
@@ -54,7 +54,7 @@ class Gate:
         return GateDocument(
             exit_code=CODES[result.decision],
             at=now.isoformat("T", "seconds"),
-            model=str(view["model"]),
+            model=str(view["model_name"]),
             comparison_id=view["id"],
             report=f"/comparisons/{view['id']}/report.md",
             policy=policy,
@@ -77,9 +77,13 @@ class Gate:
         )
 
     def _write(self, document: GateDocument) -> None:
-        self.output.mkdir(parents=True, exist_ok=True)
-        (self.output / "gate.json").write_text(gate_json(document), encoding="utf-8")
-        (self.output / "gate.xml").write_text(junit(document), encoding="utf-8")
+        try:
+            self.output.mkdir(parents=True, exist_ok=True)
+            (self.output / "gate.json").write_text(gate_json(document), encoding="utf-8")
+            (self.output / "gate.xml").write_text(junit(document), encoding="utf-8")
+        except OSError as unwritable:
+            reason = f"gate.json cannot be written to {self.output}: {unwritable.strerror}"
+            raise CommandError(reason, ExitCode.USAGE) from unwritable
 
     def _leave(self, document: GateDocument) -> int:
         self._write(document)
@@ -97,4 +101,4 @@ class Gate:
 def _code_of(refused: CommandError | EquipoiseError | PolicyError) -> ExitCode:
     if isinstance(refused, PolicyError):
         return ExitCode.USAGE
-    return refused.code if isinstance(refused, CommandError) else ExitCode.ERROR
+    return refused.code if isinstance(refused, CommandError) else code_of(refused)

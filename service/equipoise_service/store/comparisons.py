@@ -1,10 +1,11 @@
 """Comparisons: accepted, moved through their statuses, listed. Every change of status is also an event."""
 
+import json
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, Self
 
 from pydantic import JsonValue
-from sqlalchemy import ColumnElement, Connection, RowMapping, Select, insert, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, Select, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from equipoise_evals.model import Frozen
@@ -132,7 +133,7 @@ class Comparisons:
         """
         conditions: list[ColumnElement[bool]] = []
         if chosen.model is not None:
-            conditions.append(comparisons.c.model == chosen.model)
+            conditions.append(_of_model(chosen.model))
         if chosen.verdict is not None:
             conditions.append(comparisons.c.verdict_word == chosen.verdict)
         if chosen.status is not None:
@@ -199,6 +200,15 @@ class Comparisons:
         with self._database.read() as connection:
             row = connection.execute(query).mappings().first()
         return None if row is None else Stored.from_row(row)
+
+
+def _of_model(name: str) -> ColumnElement[bool]:
+    """Asked for by this name, or planned under it: a reader who sees the embedded model's name may filter by it.
+
+    The plan is text that both databases can search, and a quotation mark inside any of its values is escaped.
+    """
+    planned = f'"model":{{"name":{json.dumps(name, ensure_ascii=False)},'
+    return or_(comparisons.c.model == name, comparisons.c.plan.contains(planned, autoescape=True))
 
 
 def _status(connection: Connection, comparison_id: str) -> Status:

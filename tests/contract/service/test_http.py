@@ -1,6 +1,7 @@
 """What the HTTP interface promises: statuses, problem documents, idempotency, pages, schemas."""
 
 import asyncio
+import html
 import json
 from typing import Any
 
@@ -169,12 +170,65 @@ async def test_every_error_is_a_problem_document(shared: Running, method: str, p
     problem(answer)
 
 
+BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8"}
+"""What Firefox sends for a page."""
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "remedy"),
+    [
+        ("GET", "/comparisons/01890000-0000-7000-8000-000000000000", 404, "Look for it in the list"),
+        ("GET", "/comparisons/x/page", 404, "Look for it in the list"),
+        ("GET", "/nowhere", 404, "Check the address"),
+        ("GET", "/static/none.css", 404, "Check the address"),
+        ("PUT", "/compare", 405, "another method"),
+        ("GET", "/?limit=0", 422, "Change what is said above"),
+        ("GET", "/?cursor=x", 422, "Change what is said above"),
+    ],
+)
+async def test_a_browser_gets_a_page_that_says_what_to_do(
+    shared: Running, method: str, path: str, status: int, remedy: str
+) -> None:
+    document = problem(await shared.client.request(method, path))
+    answer = await shared.client.request(method, path, headers=BROWSER)
+    assert answer.status_code == status
+    assert answer.headers["content-type"].startswith("text/html")
+    assert answer.headers["vary"] == "Accept"
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    text = html.unescape(answer.text)
+    for said in (document["title"], document["detail"], document["type"], remedy, 'href="/"'):
+        assert said in text
+
+
+async def test_a_page_of_an_error_names_the_fields_and_what_is_hostile_is_text(shared: Running) -> None:
+    answer = await shared.client.get("/", params={"verdict": HOSTILE, HOSTILE: "1"}, headers=BROWSER)
+    assert answer.status_code == 422
+    assert "query/verdict" in answer.text
+    assert "<img" not in answer.text
+
+
+async def test_a_report_without_a_verdict_leads_a_browser_to_its_page(start: Start) -> None:
+    async def fail(_: object) -> None:
+        raise RuntimeError("no verdict")
+
+    async with start(fail) as running:
+        failed = await running.submit()
+        await running.ended(failed)
+        answer = await running.client.get(f"/comparisons/{failed}/report.md", headers=BROWSER)
+        assert answer.status_code == 409
+        assert f'href="/comparisons/{failed}/page"' in answer.text
+
+
 async def test_a_defect_is_a_500_that_tells_nothing(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     async with start() as running:
         monkeypatch.setattr("equipoise_service.api.comparisons.new_id", lambda: 1 / 0)
         answer = await running.client.post("/compare", json=LATENCY_ONLY)
         assert answer.status_code == 500
         assert problem(answer)["detail"] == "the service has a defect; its log has the details"
+        page = await running.client.post("/compare", json=LATENCY_ONLY, headers=BROWSER)
+        assert page.status_code == 500
+        assert "the service has a defect; its log has the details" in page.text
+        assert "ZeroDivisionError" not in page.text
 
 
 async def test_a_bad_last_event_id_is_refused(start: Start) -> None:
@@ -215,9 +269,27 @@ async def test_filters(start: Start) -> None:
             return [item["id"] for item in answer.json()["items"]]
 
         assert await found(model="a") == [ids[0]]
+        assert await found(model="%") == []
         assert await found(verdict="inconclusive") == ids[::-1]
         assert await found(verdict="ship") == []
         assert await found(status="queued") == []
+
+
+async def test_a_model_is_shown_by_its_name_and_found_by_what_was_asked(start: Start) -> None:
+    """Simulated engines hold no model, so that no name of one stands over what they did."""
+    async with start() as running:
+        comparison_id = await running.submit(model="embedded", pairs_max=1)
+        view = await running.ended(comparison_id)
+        assert (view["model"], view["model_name"]) == ("embedded", "simulated engines")
+        for name in ("embedded", "simulated engines"):
+            [item] = (await running.client.get("/comparisons", params={"model": name})).json()["items"]
+            assert (item["id"], item["model"], item["model_name"]) == (comparison_id, "embedded", "simulated engines")
+        assert "<td>simulated engines</td>" in (await running.client.get("/")).text
+        page = (await running.client.get(f"/comparisons/{comparison_id}/page")).text
+        assert "<title>simulated engines – Equipoise</title>" in page
+        assert "<h1>simulated engines</h1>" in page
+        report = (await running.client.get(f"/comparisons/{comparison_id}/report.md")).text
+        assert report.splitlines()[0].endswith(": simulated engines")
 
 
 async def test_reports_need_a_verdict_and_have_their_types(start: Start) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ import psutil
 import pytest
 
 from equipoise_service.cli import main
+from equipoise_service.profiles import PROFILES
 from equipoise_service.store import Store
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -54,7 +56,8 @@ def command_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
 
 @pytest.fixture
 def equipoise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """Runs a command over a data folder of this test's own."""
+    """Runs a command over a data folder of this test's own, in its folder: a gate leaves documents where it runs."""
+    monkeypatch.chdir(tmp_path)
     return command_in(tmp_path, monkeypatch)
 
 
@@ -79,6 +82,7 @@ def blocked(tmp_path_factory: pytest.TempPathFactory) -> Blocked:
 @pytest.fixture
 def beside(blocked: Blocked, monkeypatch: pytest.MonkeyPatch) -> Command:
     """Runs a command over the data folder of the finished comparison."""
+    monkeypatch.chdir(blocked.folder)
     return command_in(blocked.folder, monkeypatch)
 
 
@@ -128,9 +132,45 @@ def test_reports_by_id(blocked: Blocked, beside: Command, capsys: pytest.Capture
     assert (tmp_path / "r.csv").read_text().startswith("comparison_id,model,verdict,")
     assert beside("report", blocked.id, "--format", "records", "-o", str(tmp_path / "r.json")) == 0
     assert beside("judge", str(tmp_path / "r.json"), "--check") == 0
-    capsys.readouterr()
-    assert beside("report", "01890000-0000-7000-8000-000000000000") == 3
-    assert "there is no comparison" in capsys.readouterr().err
+
+
+NOBODY = "01890000-0000-7000-8000-000000000000"
+"""An id that no comparison has."""
+
+
+@pytest.mark.parametrize("command", [["report", NOBODY], ["judge", NOBODY], ["gate", "--comparison", NOBODY]])
+def test_an_unknown_id_is_wrong_use_and_says_what_lists_them(
+    beside: Command, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    assert beside(*command) == 64
+    told = capsys.readouterr()
+    assert f"there is no comparison '{NOBODY}'" in told.out + told.err
+    assert "`equipoise report`" in told.out.replace("\\", "") + told.err
+
+
+def test_a_report_without_an_id_lists_the_latest(
+    blocked: Blocked, beside: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert beside("report") == 0
+    head, line = capsys.readouterr().out.splitlines()
+    assert head.split() == ["id", "submitted", "(UTC)", "verdict", "model"]
+    comparison_id, day, _, verdict, model = line.split()
+    assert (comparison_id, verdict, model) == (blocked.id, "block", "m")
+    assert datetime.fromisoformat(day).year >= 2024
+    with Serving(blocked.folder, {}) as serving:
+        assert beside("report", "--url", serving.url) == 0
+        assert capsys.readouterr().out.splitlines() == [head, line]
+    assert beside("report", "--format", "csv") == 64
+    assert "needs the ID" in capsys.readouterr().err
+
+
+def test_where_nothing_was_compared_the_list_is_empty_and_nothing_is_made(
+    equipoise: Command, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert equipoise("report") == 0
+    told = capsys.readouterr()
+    assert (told.out, "no comparisons here yet" in told.err) == ("", True)
+    assert not (tmp_path / "data").exists()
 
 
 def test_a_half_that_was_left_out_is_undecided(equipoise: Command, capsys: pytest.CaptureFixture[str]) -> None:
@@ -176,12 +216,58 @@ def test_an_engine_that_does_not_start_is_an_error_with_its_log(
         (["judge"], "Missing argument"),
         (["nonsense"], "No such command"),
         (["report", "x"], "no database"),
+        (["report", "x", "--url", "127.0.0.1:9"], "such as http://"),
+        (["report", "--url", "http://x:y"], "no address"),
+        (["judge", "x"], "neither a file nor the id"),
+        (["judge", "/"], "cannot be read"),
+        (["judge", __file__], "does not hold records"),
+        (["compare", "m", "--request", "/nowhere.json"], "cannot be read"),
+        (["compare", "m", "--request", "/dev/null"], "not JSON"),
+        (["gate", "m", "--policy", "/nowhere.yaml"], "/nowhere.yaml"),
+        (["gate", "m", "--output", "/dev/null"], "cannot be written"),
     ],
 )
 def test_wrong_use_is_64(
     equipoise: Command, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
 ) -> None:
     assert equipoise(*arguments) == 64
+    told = capsys.readouterr()
+    assert says in told.out + told.err
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xfd7zXZ\x00", b'{"plan": 1}', b"\xff"])
+@pytest.mark.parametrize("name", ["records.json", "records.json.xz"])
+def test_a_file_without_records_is_wrong_use(
+    equipoise: Command, capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str, content: bytes
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    assert equipoise("judge", str(tmp_path / name)) == 64
+    assert f"{name} does not hold records" in capsys.readouterr().err
+
+
+@pytest.fixture
+def questions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder from which simulated engines are asked."""
+    profile = PROFILES["simulated"].model_copy(update={"question_set": str(tmp_path)})
+    monkeypatch.setitem(PROFILES, "simulated", profile)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        ({}, "test.jsonl"),
+        ({"test.jsonl": "", "train.jsonl": ""}, "no question"),
+        ({"test.jsonl": "{\n", "train.jsonl": ""}, "test.jsonl"),
+    ],
+)
+def test_questions_that_cannot_be_asked_are_wrong_use(
+    equipoise: Command, questions: Path, capsys: pytest.CaptureFixture[str], files: dict[str, str], says: str
+) -> None:
+    """The same code as a preset, a model or an id that is not there."""
+    for name, text in files.items():
+        (questions / name).write_text(text)
+    assert equipoise("compare", "m") == 64
     assert says in capsys.readouterr().err
 
 
@@ -209,6 +295,13 @@ def test_a_plan_says_what_it_rests_on_and_what_would_decide(
     said = " ".join(capsys.readouterr().out.split())
     assert "Step time -1.00%, launches that differ by 1.00%" in said
     assert "latency needs about 14 launch pairs (--pairs-max 14)" in said
+    assert equipoise("plan", "--pairs-max", "20") == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert (
+        "may stop at 3, 4, 5, 6, 8, 10 and 20 pairs only: the allowed error is spent over exactly these looks" in said
+    )
+    assert equipoise("plan", "--pairs-max", "3") == 0
+    assert "may stop at 3 pairs only" in capsys.readouterr().out
 
 
 def test_a_request_can_come_from_a_file_and_options_win(
@@ -228,8 +321,14 @@ def test_an_unusable_setting_stops_every_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("EQUIPOISE_PORT", "many")
-    assert main(["doctor"]) == 3
+    assert main(["doctor"]) == 64
     assert "EQUIPOISE_PORT" in capsys.readouterr().err
+    monkeypatch.delenv("EQUIPOISE_PORT")
+    monkeypatch.setenv("EQUIPOISE_DATA", "/dev/null/data")
+    monkeypatch.setenv("EQUIPOISE_DEVICE", "simulated")
+    for command in (["compare", "m"], ["serve", "--port", "0"]):
+        assert main(command) == 64
+        assert "EQUIPOISE_DATA: /dev/null/data cannot be made a folder" in capsys.readouterr().err
 
 
 def test_nobody_at_the_address_is_an_error(equipoise: Command, capsys: pytest.CaptureFixture[str]) -> None:

@@ -223,7 +223,7 @@ class TestEmbedded:
         model = resolve_model(name, places)
         made = (Path(model.path) / "model.safetensors").stat().st_mtime_ns
 
-        assert model.source == "embedded"
+        assert (model.name, model.source) == ("SmolLM2-135M-Instruct", "embedded")
         assert model.revision == hashlib.sha256(b"weights").hexdigest()
         assert json.loads((Path(model.path) / "equipoise-model.json").read_text())["dtype"] == "float32"
         assert resolve_model("embedded", places) == model

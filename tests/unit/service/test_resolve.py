@@ -184,6 +184,7 @@ def test_a_word_names_a_set(tmp_path: Path) -> None:
 def test_a_simulated_model_is_nowhere(tmp_path: Path) -> None:
     model = machine(tmp_path).model("any/name")
     assert (model.name, model.source) == ("any/name", "simulated")
+    assert machine(tmp_path).model("embedded").name == "simulated engines"
 
 
 @pytest.mark.parametrize(("files", "device"), [([], "cpu"), (["nvidia0"], "cuda"), (["nvidiactl"], "cpu")])

@@ -43,6 +43,8 @@ def test_arguments_do_not_mix_with_the_environment(monkeypatch: pytest.MonkeyPat
         ({"EQUIPOISE_DEVICE": "tpu"}, "EQUIPOISE_DEVICE", "'tpu'"),
         ({"EQUIPOISE_ENGINE_VARIABLES": "{"}, "EQUIPOISE_ENGINE_VARIABLES", "JSON"),
         ({"EQUIPOISE_PROT": "1"}, "EQUIPOISE_PROT", "did you mean EQUIPOISE_PORT?"),
+        ({"EQUIPOISE_DATABASE_URL": "nonsense"}, "EQUIPOISE_DATABASE_URL", "no URL of a database"),
+        ({"EQUIPOISE_DATABASE_URL": "nosuchsql://x"}, "EQUIPOISE_DATABASE_URL", "no URL of a database"),
         ({"EQUIPOISE_ZZZ": "1"}, "EQUIPOISE_ZZZ", "is not a setting"),
     ],
 )
@@ -56,6 +58,11 @@ def test_an_unusable_value_is_refused_by_name(variables: dict[str, str], named: 
 
 def test_home_is_expanded() -> None:
     assert Settings.from_env({}).data == Path.home() / ".local/state/equipoise"
+
+
+def test_a_database_may_be_anywhere() -> None:
+    settings = Settings.from_env({"EQUIPOISE_DATABASE_URL": "sqlite:////elsewhere/e.db"})
+    assert settings.url_of_database == "sqlite:////elsewhere/e.db"
 
 
 def test_settings_cannot_change() -> None:

@@ -13,7 +13,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import IntegrityError, StatementError
 from sqlalchemy.schema import CreateTable
 
-from equipoise_evals.model import Answered, PassRecord, Record, StopRecord
+from equipoise_evals.model import Answered, ModelRef, PassRecord, Record, StopRecord
 from equipoise_service.ids import new_id
 from equipoise_service.store import (
     FINAL,
@@ -27,6 +27,7 @@ from equipoise_service.store import (
 )
 from equipoise_service.store.status import TRANSITIONS
 from equipoise_service.store.tables import UtcDateTime, events, metadata
+from tests.support import records as make
 
 STOP = StopRecord(pair=1, role="A", held_s=1.5, clean=True)
 
@@ -217,6 +218,19 @@ def test_filters_narrow_the_list(store: Store) -> None:
     assert ids(ListFilter(verdict="ship")) == [shipped]
     assert ids(ListFilter(status=Status.QUEUED)) == [other]
     assert ids(ListFilter(model="n", verdict="ship")) == []
+
+
+def test_a_model_is_found_by_the_name_asked_for_or_planned(store: Store) -> None:
+    plan = make.plan(model=ModelRef(name='a "100%" é_model', source="hub", path="p", revision="r")).model_dump_json()
+    planned = store.comparisons.add(new()._replace(model="asked", plan=plan))[0].id
+
+    def ids(model: str) -> list[str]:
+        return [item.id for item in store.comparisons.page(ListFilter(model=model), 10).items]
+
+    assert ids("asked") == [planned]
+    assert ids('a "100%" é_model') == [planned]
+    assert ids('a "100x" é_model') == []
+    assert ids("%") == []
 
 
 def test_records_come_back_as_they_went_in(store: Store) -> None:
