@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from equipoise_service.errors import SettingsError
@@ -85,6 +85,29 @@ class Settings(BaseSettings):
     port: int = Field(
         default=8642, ge=0, le=65535, description="Port that `equipoise serve` binds; 0 takes a free one."
     )
+    require_tokens: bool = Field(
+        default=False,
+        description="Ask for tokens on the loopback too, as behind a proxy; "
+        "on any other address they are always asked for.",
+    )
+    public_reads: bool = Field(
+        default=False, description="Let everybody read where tokens are asked for; changes still need one."
+    )
+    allowed_hosts: Annotated[tuple[str, ...], BeforeValidator(_from_json)] = Field(
+        default=(),
+        description="A JSON list of DNS names by which a service on the loopback may be addressed, as by a proxy.",
+    )
+    token: SecretStr | None = Field(
+        default=None, description="Token that `equipoise` shows to a service; `equipoise serve` has no use for it."
+    )
+    body_bytes_max: int = Field(default=1_000_000, ge=1_000, description="Longest body of a request, in bytes.")
+    requests_per_s: float | None = Field(
+        default=None,
+        gt=0,
+        description="Requests a second of one token, or of one address without; 50 where tokens are asked for, else no "
+        "limit, if not set. Twice as many may come at once.",
+    )
+    queue_max: int = Field(default=10_000, ge=1, description="Comparisons that may wait; more are refused.")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least level of the service's log lines on standard error."
     )
@@ -138,6 +161,11 @@ class Settings(BaseSettings):
 def variable_of(field: str) -> str:
     """The environment variable of a setting."""
     return PREFIX + field.upper()
+
+
+def shown_token(settings: Settings) -> str | None:
+    """The token that the command line shows to a service; None shows none."""
+    return None if settings.token is None else settings.token.get_secret_value()
 
 
 def _nearest(name: str, known: Mapping[str, object]) -> str:

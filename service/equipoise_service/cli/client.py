@@ -24,10 +24,11 @@ class Happened(NamedTuple):
 class ApiClient:
     """Speaks to one service; every refusal is a ``CommandError`` with the problem's own words."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, token: str | None = None) -> None:
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         # Submitting may download a model, so an answer has no limit; connecting has.
         limit = httpx.Timeout(None, connect=10.0)
-        self._http = httpx.AsyncClient(base_url=_address(url), timeout=limit, trust_env=False)
+        self._http = httpx.AsyncClient(base_url=_address(url), headers=headers, timeout=limit, trust_env=False)
 
     async def __aenter__(self) -> Self:
         """The client itself."""

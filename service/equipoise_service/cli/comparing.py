@@ -6,18 +6,26 @@ import json
 import os
 import signal
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import typer
 from rich.console import Console
 
 from equipoise_evals.model import Plan, Verdict
+from equipoise_service.access.secrets import new_token
 from equipoise_service.cli.client import ApiClient
 from equipoise_service.cli.display import LiveProgress, show_verdict
 from equipoise_service.cli.exit_codes import OF_VERDICT, CommandError
 from equipoise_service.folder import holder_of
 from equipoise_service.server import bind, running_server
-from equipoise_service.settings import Settings
+from equipoise_service.settings import Settings, shown_token
+
+
+class Reach(NamedTuple):
+    """A service's address, and the token to show there."""
+
+    url: str
+    token: str | None
 
 
 async def compare_and_show(body: dict[str, Any], url: str | None, as_json: bool) -> int:
@@ -33,7 +41,7 @@ async def compare_and_show(body: dict[str, Any], url: str | None, as_json: bool)
 
 async def compared(body: dict[str, Any], url: str | None, console: Console) -> dict[str, Any]:
     """Submit a comparison, watch it to its end, and return it as the service shows it."""
-    async with _service(url, console) as address, ApiClient(address) as client:
+    async with _service(url, console) as service, ApiClient(*service) as client:
         comparison_id = await client.submit(body)
         console.print(f"comparison {comparison_id}", highlight=False)
         await _watch(client, comparison_id, console)
@@ -42,25 +50,26 @@ async def compared(body: dict[str, Any], url: str | None, console: Console) -> d
 
 async def fetched(comparison_id: str, url: str | None) -> dict[str, Any]:
     """A comparison that exists, as the service shows it."""
-    async with _service(url, Console(stderr=True)) as address, ApiClient(address) as client:
+    async with _service(url, Console(stderr=True)) as service, ApiClient(*service) as client:
         return await client.comparison(comparison_id)
 
 
 @contextlib.asynccontextmanager
-async def _service(url: str | None, console: Console) -> AsyncIterator[str]:
-    """The address of the service to use: the given one, the running one, or a private one for as long as this lasts."""
-    if url is not None:
-        yield url
-        return
+async def _service(url: str | None, console: Console) -> AsyncIterator[Reach]:
+    """The service to use: the given one, the running one, or a private one for as long as this lasts."""
     settings = Settings.from_env()
+    if url is not None:
+        yield Reach(url, shown_token(settings))
+        return
     holder = holder_of(settings.data)
     if holder is not None and holder.url is not None:
         console.print(f"using the service that runs at {holder.url}", highlight=False)
-        yield holder.url
+        yield Reach(holder.url, shown_token(settings))
         return
     listening = bind("127.0.0.1", 0)
-    async with running_server(settings, listening, url=None):
-        yield listening.url
+    own = new_token()  # so that nobody else on this machine can use a service that is private
+    async with running_server(settings, listening, url=None, pass_sha256=own.sha256):
+        yield Reach(listening.url, own.text)
 
 
 async def _watch(client: ApiClient, comparison_id: str, console: Console) -> None:

@@ -15,7 +15,7 @@ from equipoise_service.errors import ComparisonNotFound
 from equipoise_service.ids import is_id
 from equipoise_service.interchange import RecordsDocument, records_text
 from equipoise_service.report import FORMATS, build_report
-from equipoise_service.settings import Settings
+from equipoise_service.settings import Settings, shown_token
 from equipoise_service.store import ListFilter, Store, Stored
 
 RECORDS = "records"
@@ -72,7 +72,7 @@ def report_of(comparison_id: str, ending: str, url: str | None) -> str:
 
 def _fetch(url: str, path: str) -> str:
     async def fetch() -> str:
-        async with ApiClient(url) as client:
+        async with ApiClient(url, shown_token(Settings.from_env())) as client:
             return await client.text(path)
 
     return asyncio.run(fetch())

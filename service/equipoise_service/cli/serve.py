@@ -1,11 +1,8 @@
 """``equipoise serve``: the service in the foreground."""
 
-import logging
 from typing import Annotated
 
 import typer
-
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def serve(
@@ -14,17 +11,21 @@ def serve(
 ) -> int:
     """Serve the API and the pages until interrupted; a comparison that runs then is kept as interrupted."""
     import asyncio
+    import logging
 
+    from equipoise_service.access.door import is_loopback
+    from equipoise_service.cli.tokens import require_any_token
     from equipoise_service.server import bind, serving
     from equipoise_service.settings import Settings
 
     settings = Settings.from_env()
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    listening = bind(host or settings.host, settings.port if port is None else port)
+    settings = settings.model_copy(
+        update={"host": host or settings.host, "port": settings.port if port is None else port}
+    )
+    if not is_loopback(settings.host):
+        require_any_token(settings)
+    listening = bind(settings.host, settings.port)
     typer.echo(f"pages and API at {listening.url}", err=True)
-    if listening.host not in LOOPBACK:
-        logging.getLogger(__name__).warning(
-            "%s is reachable from other machines, and asks nobody who they are", listening.url
-        )
     asyncio.run(serving(settings, listening))
     return 0

@@ -10,6 +10,7 @@ from equipoise_service.store.database import Database, open_database
 from equipoise_service.store.events import Event, Events
 from equipoise_service.store.records import RecordParts, StoredRecorder
 from equipoise_service.store.status import FINAL, InvalidTransition, Status
+from equipoise_service.store.tokens import Token, Tokens
 
 __all__ = [
     "FINAL",
@@ -27,6 +28,8 @@ __all__ = [
     "Stored",
     "StoredError",
     "StoredRecorder",
+    "Token",
+    "Tokens",
     "open_database",
 ]
 
@@ -38,9 +41,10 @@ class Store(NamedTuple):
     comparisons: Comparisons
     records: RecordParts
     events: Events
+    tokens: Tokens
 
     @classmethod
     def open(cls, url: str) -> Self:
         """Open the database at this SQLAlchemy URL, migrated to the newest schema."""
         database = open_database(url)
-        return cls(database, Comparisons(database), RecordParts(database), Events(database))
+        return cls(database, Comparisons(database), RecordParts(database), Events(database), Tokens(database))
