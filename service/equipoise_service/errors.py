@@ -14,6 +14,7 @@
         ├── BatchBeyondPool        422
         ├── ModelRefused
         │   ├── UnknownModel       422
+        │   ├── ModelNotAllowed    422
         │   ├── GatedModel         422
         │   └── ModelUnavailable   503  known, but not complete here and not reachable
         ├── QuestionsRefused
@@ -213,6 +214,13 @@ class UnknownModel(ModelRefused):
 
     title = "Unknown model"
     type = "unknown-model"
+
+
+class ModelNotAllowed(ModelRefused):
+    """The operator's lists leave this model out."""
+
+    title = "Model not allowed"
+    type = "model-not-allowed"
 
 
 class GatedModel(ModelRefused):

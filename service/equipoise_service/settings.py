@@ -15,6 +15,8 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from equipoise_service.access.addresses import is_loopback
+from equipoise_service.access.engine_options import Kind
 from equipoise_service.errors import SettingsError
 
 PREFIX = "EQUIPOISE_"
@@ -97,6 +99,29 @@ class Settings(BaseSettings):
         default=(),
         description="A JSON list of DNS names by which a service on the loopback may be addressed, as by a proxy.",
     )
+    models: Annotated[tuple[str, ...], BeforeValidator(_from_json)] = Field(
+        default=("*",),
+        description="A JSON list of patterns, as `myorg/*`: hub ids that may be compared, beside the embedded model.",
+    )
+    model_roots: Annotated[tuple[Path, ...], BeforeValidator(_from_json)] | None = Field(
+        default=None,
+        description="A JSON list of folders below which a model folder must lie, links followed; "
+        "if not set, none where tokens are asked for, and any elsewhere.",
+    )
+    remote_code: Annotated[tuple[str, ...], BeforeValidator(_from_json)] = Field(
+        default=(),
+        description="A JSON list of `name@revision`: models whose repository's code engines may run, at that revision. "
+        "A folder's revision is the digest that a plan shows.",
+    )
+    allow_flags: Annotated[dict[str, Kind], BeforeValidator(_from_json)] = Field(
+        default_factory=dict,
+        description="A JSON object of further SGLang flags that requests may set: flag to `switch`, `whole`, `number`, "
+        "`word`, `wholes` or `words`.",
+    )
+    allow_variables: Annotated[dict[str, Kind], BeforeValidator(_from_json)] = Field(
+        default_factory=dict,
+        description="A JSON object of further variables that requests may set: name to `whole`, `number` or `word`.",
+    )
     token: SecretStr | None = Field(
         default=None, description="Token that `equipoise` shows to a service; `equipoise serve` has no use for it."
     )
@@ -151,6 +176,11 @@ class Settings(BaseSettings):
                 variable_of(name), f"{first['msg'].removeprefix('Value error, ')}, got {values.get(name)!r}"
             ) from error
         return settings.model_copy(update={"data": settings.data.expanduser(), "cache": settings.cache.expanduser()})
+
+    @property
+    def asks_for_tokens(self) -> bool:
+        """Whether a service under these settings asks who somebody is."""
+        return self.require_tokens or not is_loopback(self.host)
 
     @property
     def url_of_database(self) -> str:

@@ -1,11 +1,11 @@
 """How one running service is entered: whether it asks for tokens, who may read without, and how often one may ask."""
 
-import ipaddress
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
 
+from equipoise_service.access.addresses import is_address, is_loopback
 from equipoise_service.access.scopes import Scope
 from equipoise_service.settings import Settings
 
@@ -65,7 +65,7 @@ class Door(NamedTuple):
         """
         name = host.rsplit(":", 1)[0] if host.count(":") == 1 else host
         name = name.strip("[]").rstrip(".").lower()
-        return not self.checks_host or "." not in name or _is_address(name) or name in self.allowed_hosts
+        return not self.checks_host or "." not in name or is_address(name) or name in self.allowed_hosts
 
 
 class Pace:
@@ -87,16 +87,3 @@ class Pace:
         if len(self._left) > CALLERS_KEPT:
             self._left.popitem(last=False)
         return 0.0 if passes else (1.0 - left) / self._per_s
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address that is bound."""
-    return host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True

@@ -13,7 +13,7 @@ def serve(
     import asyncio
     import logging
 
-    from equipoise_service.access.door import is_loopback
+    from equipoise_service.access.addresses import is_loopback
     from equipoise_service.cli.tokens import require_any_token
     from equipoise_service.server import bind, serving
     from equipoise_service.settings import Settings
