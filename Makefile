@@ -106,8 +106,9 @@ gpu-evidence: .venv/.ready ## Measure on this machine's GPU and keep raw records
 	@$(BIN)/python -m tests.gpu.evidence --models '$(MODELS)' $(STEP)
 
 .PHONY: schemas
-schemas: .venv/.ready ## Write the published JSON schemas of records, plan and verdict
+schemas: .venv/.ready ## Write the published JSON schemas of records, plan and verdict, and the OpenAPI document
 	@$(BIN)/python -m equipoise_service.schemas docs/schemas
+	@$(BIN)/python -m equipoise_service.api docs/schemas
 
 .PHONY: clean
 clean: ## Remove .venv and caches of the checkout; the shared cache stays

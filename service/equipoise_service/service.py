@@ -3,11 +3,13 @@
 import asyncio
 import contextlib
 import logging
+import threading
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from equipoise_evals.model import Plan
 from equipoise_service.bell import Bell
+from equipoise_service.machine import Machine
 from equipoise_service.requests import CompareRequest
 from equipoise_service.settings import Settings
 from equipoise_service.store import Store
@@ -27,6 +29,8 @@ class Service:
         worker: For ``cancel``.
         working: The worker's life; done means that nothing is taken from the queue any more.
         resolve: Makes a plan of a request, or raises a ``Refusal``.
+        machine: What this machine is and can start.
+        accepting: Held while a comparison is counted and queued, so that no two take the last place.
     """
 
     settings: Settings
@@ -35,6 +39,8 @@ class Service:
     worker: Worker
     working: "asyncio.Task[None]"
     resolve: Callable[[CompareRequest], Plan]
+    machine: Machine
+    accepting: threading.Lock = field(default_factory=threading.Lock)
 
 
 @contextlib.asynccontextmanager
@@ -50,7 +56,7 @@ async def running(
         worker.recover()
         working = asyncio.create_task(worker.run(), name="worker")
         try:
-            yield Service(settings, store, bell, worker, working, resolve)
+            yield Service(settings, store, bell, worker, working, resolve, Machine(settings))
         finally:
             working.cancel()
             with contextlib.suppress(asyncio.CancelledError):

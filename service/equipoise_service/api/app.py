@@ -8,7 +8,7 @@ from fastapi import FastAPI
 from fastapi.staticfiles import StaticFiles
 
 from equipoise_service.access.door import Door
-from equipoise_service.api import comparisons, events, health, pages, problems, records, reports
+from equipoise_service.api import comparisons, events, health, openapi, pages, problems, records, reports, tokens
 from equipoise_service.api.guard import Guard, SafeHeaders
 from equipoise_service.folder import holding
 from equipoise_service.machine import LauncherFactory, Machine
@@ -52,9 +52,11 @@ def create_app(
         lifespan=lifespan,
         docs_url=None,  # both load scripts from another host
         redoc_url=None,
+        responses=problems.document(401, 403, 421, 429),
     )
+    openapi.install(app)
     problems.install(app)
-    for module in (comparisons, events, records, reports, health, pages):
+    for module in (comparisons, events, records, reports, tokens, health, pages):
         app.include_router(module.router)
     app.add_middleware(Guard, door=door or Door.of(settings, settings.host))
     inner_stack = app.build_middleware_stack

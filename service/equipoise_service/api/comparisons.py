@@ -2,14 +2,17 @@
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Header, Query, Response
+from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi.responses import JSONResponse
 from pydantic import Field
 
 from equipoise_evals.model import Frozen
 from equipoise_service.api.dependencies import TheComparison, TheService, comparison_of
+from equipoise_service.api.etags import UNCHANGED, tagged
 from equipoise_service.api.problems import document
 from equipoise_service.api.views import ComparisonList, ComparisonView, ProgressView
-from equipoise_service.errors import EmptyIdempotencyKey, IdempotencyConflict, InvalidCursor
+from equipoise_service.errors import EmptyIdempotencyKey, IdempotencyConflict, InvalidCursor, QueueFull
+from equipoise_service.estimate import DryRun, estimate
 from equipoise_service.ids import is_id, new_id
 from equipoise_service.requests import CompareRequest
 from equipoise_service.service import Service
@@ -31,17 +34,31 @@ class ListQuery(Frozen):
     status: Status | None = None
 
 
-@router.post("/compare", status_code=202, responses=document(409, 503))
+@router.post(
+    "/compare",
+    status_code=202,
+    response_model=ComparisonView,
+    responses={
+        200: {"model": DryRun, "description": "With dry_run: nothing was queued"},
+        **document(408, 409, 413, 503),
+    },
+)
 def submit(
     body: CompareRequest,
     service: TheService,
     response: Response,
     idempotency_key: Annotated[str | None, Header()] = None,
-) -> ComparisonView:
+    dry_run: Annotated[bool, Query(description="Only plan, and say what it would cost.")] = False,
+) -> ComparisonView | Response:
     """Accept a comparison, or say why it cannot be run, before any engine starts.
 
-    With an ``Idempotency-Key``, the same body sent again gets the comparison that it got the first time.
+    With an ``Idempotency-Key``, the same body sent again gets the comparison that it got the first time. With
+    ``dry_run`` the answer is the plan and its estimated device time, and nothing is queued.
     """
+    if dry_run:
+        plan = service.resolve(body)
+        dry = DryRun(plan=plan, estimate=estimate(plan, service.machine.device, service.store))
+        return JSONResponse(dry.model_dump(mode="json"))
     if idempotency_key is not None and not 1 <= len(idempotency_key) <= LONGEST_KEY:
         raise EmptyIdempotencyKey
     stored = _seen_before(service, body, idempotency_key) or _accept(service, body, idempotency_key)
@@ -58,14 +75,15 @@ def list_comparisons(query: Annotated[ListQuery, Query()], service: TheService) 
     return ComparisonList.of(service.store.comparisons.page(chosen, query.limit, query.cursor))
 
 
-@router.get("/comparisons/{comparison_id}", responses=document(404))
-def read_comparison(stored: TheComparison, service: TheService) -> ComparisonView:
-    """One comparison: request, plan, progress, and verdict or error."""
-    return _view(service, stored)
+@router.get("/comparisons/{comparison_id}", response_model=ComparisonView, responses={**UNCHANGED, **document(404)})
+def read_comparison(stored: TheComparison, service: TheService, request: Request) -> Response:
+    """One comparison: request, plan, progress, and verdict or error. Once it has ended it has an ``ETag``."""
+    body = _view(service, stored).model_dump_json().encode()
+    return tagged(request, stored, body, "application/json")
 
 
 # A coroutine: it must run in the event loop of the worker, so that a queued comparison cannot start in between.
-@router.post("/comparisons/{comparison_id}/cancel", status_code=202, responses=document(404, 409))
+@router.post("/comparisons/{comparison_id}/cancel", status_code=202, responses=document(404, 408, 409, 413))
 async def cancel(comparison_id: str, service: TheService) -> ComparisonView:
     """Cancel a comparison. One that runs is ``cancelled`` as soon as its engines are gone; its records are kept."""
     service.worker.cancel(comparison_id)
@@ -87,7 +105,11 @@ def _accept(service: Service, body: CompareRequest, key: str | None) -> Stored:
         plan=plan.model_dump_json(),
         idempotency_key=key,
     )
-    stored, added = service.store.comparisons.add(new)
+    most = service.settings.queue_max
+    with service.accepting:
+        if service.store.comparisons.queued() >= most:
+            raise QueueFull(most)
+        stored, added = service.store.comparisons.add(new)
     return stored if added else _same_body(stored, body, str(key))
 
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple, Self
 
 from pydantic import JsonValue
-from sqlalchemy import ColumnElement, Connection, RowMapping, Select, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, Select, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from equipoise_evals.model import Frozen
@@ -122,6 +122,12 @@ class Comparisons:
         """The comparison that has been queued longest."""
         query = select(comparisons).where(comparisons.c.status == Status.QUEUED)
         return self._one(query.order_by(comparisons.c.id).limit(1))
+
+    def queued(self) -> int:
+        """How many wait."""
+        query = select(func.count()).select_from(comparisons).where(comparisons.c.status == Status.QUEUED)
+        with self._database.read() as connection:
+            return int(connection.scalar(query) or 0)
 
     def page(self, chosen: ListFilter, limit: int, before: str | None = None) -> Page:
         """Comparisons, newest first.
