@@ -40,7 +40,7 @@ class ListQuery(Frozen):
     response_model=ComparisonView,
     responses={
         200: {"model": DryRun, "description": "With dry_run: nothing was queued"},
-        **document(408, 409, 413, 503),
+        **document(400, 408, 409, 413, 503),
     },
 )
 def submit(

@@ -59,7 +59,7 @@ class TokenList(Frozen):
     items: tuple[TokenView, ...]
 
 
-@router.post("/tokens", status_code=201, responses=document(408, 413))
+@router.post("/tokens", status_code=201, responses=document(400, 408, 413))
 def make_token(body: TokenRequest, service: TheService) -> MadeToken:
     """Make a token. Its text is in this answer and nowhere else."""
     token, text = service.store.tokens.add(body.name, body.scope, body.expires_at)
