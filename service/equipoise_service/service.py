@@ -13,6 +13,7 @@ from equipoise_service.machine import Machine
 from equipoise_service.requests import CompareRequest
 from equipoise_service.settings import Settings
 from equipoise_service.store import Store
+from equipoise_service.webhooks import Sender
 from equipoise_service.worker import Tools, Worker
 
 log = logging.getLogger(__name__)
@@ -30,6 +31,7 @@ class Service:
         working: The worker's life; done means that nothing is taken from the queue any more.
         resolve: Makes a plan of a request, or raises a ``Refusal``.
         machine: What this machine is and can start.
+        sending: The life of what sends webhooks.
         accepting: Held while a comparison is counted and queued, so that no two take the last place.
     """
 
@@ -40,6 +42,7 @@ class Service:
     working: "asyncio.Task[None]"
     resolve: Callable[[CompareRequest], Plan]
     machine: Machine
+    sending: "asyncio.Task[None]"
     accepting: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -55,11 +58,15 @@ async def running(
         worker = Worker(store, tools, bell)
         worker.recover()
         working = asyncio.create_task(worker.run(), name="worker")
+        sender = Sender(store, bell)
+        sending = asyncio.create_task(sender.run(), name="webhooks")
         try:
-            yield Service(settings, store, bell, worker, working, resolve, Machine(settings))
+            yield Service(settings, store, bell, worker, working, resolve, Machine(settings), sending)
         finally:
-            working.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await working
+            for task in (working, sending):
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+            await sender.flush()
     finally:
         store.database.close()

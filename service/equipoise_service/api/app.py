@@ -8,7 +8,18 @@ from fastapi import FastAPI
 from fastapi.staticfiles import StaticFiles
 
 from equipoise_service.access.door import Door
-from equipoise_service.api import comparisons, events, health, openapi, pages, problems, records, reports, tokens
+from equipoise_service.api import (
+    comparisons,
+    events,
+    health,
+    openapi,
+    pages,
+    problems,
+    records,
+    reports,
+    tokens,
+    webhooks,
+)
 from equipoise_service.api.guard import Guard, SafeHeaders
 from equipoise_service.folder import holding
 from equipoise_service.machine import LauncherFactory, Machine
@@ -56,7 +67,7 @@ def create_app(
     )
     openapi.install(app)
     problems.install(app)
-    for module in (comparisons, events, records, reports, tokens, health, pages):
+    for module in (comparisons, events, records, reports, tokens, webhooks, health, pages):
         app.include_router(module.router)
     app.add_middleware(Guard, door=door or Door.of(settings, settings.host))
     inner_stack = app.build_middleware_stack

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import typer
 
-from equipoise_service.cli import calibrate, compare, doctor, gate, judge, plan, report, serve, setup, tokens
+from equipoise_service.cli import calibrate, compare, doctor, gate, judge, plan, report, serve, setup, tokens, webhooks
 from equipoise_service.cli.exit_codes import CommandError, ExitCode, code_of
 from equipoise_service.errors import EquipoiseError
 
@@ -29,6 +29,7 @@ app.command()(plan.plan)
 app.command()(calibrate.calibrate)
 app.command()(setup.setup)
 app.add_typer(tokens.app, name="token")
+app.add_typer(webhooks.app, name="webhook")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

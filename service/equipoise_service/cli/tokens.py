@@ -28,7 +28,7 @@ def create(
     if not name.strip() or len(name) > LONGEST_NAME:
         raise CommandError(f"a name has 1 to {LONGEST_NAME} characters", ExitCode.USAGE)
     expires_at = None if expires_days is None else datetime.now(UTC) + timedelta(days=expires_days)
-    token, text = _store().tokens.add(name, scope, expires_at)
+    token, text = own_store().tokens.add(name, scope, expires_at)
     typer.echo(f"token {token.id} of scope {token.scope}; it is shown here and never again", err=True)
     typer.echo(text)
     return 0
@@ -38,7 +38,7 @@ def create(
 def list_tokens() -> int:
     """List every token by id, name and scope, and whether it is valid."""
     now = datetime.now(UTC)
-    for token in _store().tokens.every():
+    for token in own_store().tokens.every():
         typer.echo(f"{token.id}  {token.scope:6}  {_state(token, now):28}  {token.name}")
     return 0
 
@@ -48,7 +48,7 @@ def revoke(token_id: Annotated[str, typer.Argument(help="The id, as the list sho
     """Make a token invalid from now on, in a running service too."""
     from equipoise_service.errors import TokenNotFound
 
-    if not _store().tokens.revoke(token_id):
+    if not own_store().tokens.revoke(token_id):
         raise TokenNotFound(token_id)
     return 0
 
@@ -68,7 +68,8 @@ def require_any_token(settings: "Settings") -> None:
         store.database.close()
 
 
-def _store() -> "Store":
+def own_store() -> "Store":
+    """The database of the data folder, which is made where there is none."""
     from equipoise_service.folder import prepare
     from equipoise_service.settings import Settings
     from equipoise_service.store import Store

@@ -11,11 +11,13 @@ from equipoise_service.store.events import Event, Events
 from equipoise_service.store.records import RecordParts, StoredRecorder
 from equipoise_service.store.status import FINAL, InvalidTransition, Status
 from equipoise_service.store.tokens import Token, Tokens
+from equipoise_service.store.webhooks import Delivery, Webhook, Webhooks
 
 __all__ = [
     "FINAL",
     "Comparisons",
     "Database",
+    "Delivery",
     "Event",
     "Events",
     "InvalidTransition",
@@ -30,6 +32,8 @@ __all__ = [
     "StoredRecorder",
     "Token",
     "Tokens",
+    "Webhook",
+    "Webhooks",
     "open_database",
 ]
 
@@ -42,9 +46,17 @@ class Store(NamedTuple):
     records: RecordParts
     events: Events
     tokens: Tokens
+    webhooks: Webhooks
 
     @classmethod
     def open(cls, url: str) -> Self:
         """Open the database at this SQLAlchemy URL, migrated to the newest schema."""
         database = open_database(url)
-        return cls(database, Comparisons(database), RecordParts(database), Events(database), Tokens(database))
+        return cls(
+            database,
+            Comparisons(database),
+            RecordParts(database),
+            Events(database),
+            Tokens(database),
+            Webhooks(database),
+        )

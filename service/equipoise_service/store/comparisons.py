@@ -13,6 +13,7 @@ from equipoise_service.store.database import Database
 from equipoise_service.store.events import add_event
 from equipoise_service.store.status import ACTIVE, FINAL, Status, require_transition
 from equipoise_service.store.tables import comparisons
+from equipoise_service.store.webhooks import add_deliveries
 
 
 class StoredError(Frozen):
@@ -201,6 +202,8 @@ class Comparisons:
             if "error" in values:
                 payload["reason"] = StoredError.model_validate_json(str(values["error"])).reason
             add_event(connection, comparison_id, "status", payload)
+            if wanted in FINAL:
+                add_deliveries(connection, comparison_id)
 
     def _one(self, query: Select[Any]) -> Stored | None:
         with self._database.read() as connection:
