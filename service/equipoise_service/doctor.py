@@ -19,6 +19,7 @@ from equipoise_evals.model import Frozen
 from equipoise_service.engines.ports import HIGHEST, LOWEST, is_free, listeners
 from equipoise_service.errors import EquipoiseError
 from equipoise_service.folder import holder_of
+from equipoise_service.leftovers import engine_processes
 from equipoise_service.machine import Machine
 from equipoise_service.questions import HUB, load_questions, source_of
 
@@ -28,8 +29,6 @@ DATA_GIB, ENGINE_GIB = 1, 12
 ENGINE_MEMORY_GIB = 4
 """Of one CPU engine with the embedded model (DESIGN, facts about SGLang on a CPU)."""
 PROBE_LIMIT_S = 30.0
-STEP_LOG = "EQUIPOISE_STEP_LOG"
-"""Set for every engine; its value says which data folder the engine belongs to."""
 OWN = ("equipoise-service", "equipoise-evals", "fastapi", "sqlalchemy", "pydantic", "numpy", "scipy")
 ENGINE = ("sglang", "torch", "flashinfer-python", "equipoise-backends")
 
@@ -190,10 +189,8 @@ def _leftovers(machine: Machine) -> Iterator[Finding]:
     """Engine processes, told apart by the step log that each was told to write."""
     mine: list[int] = []
     others: list[int] = []
-    for process in psutil.process_iter():
-        step_log = _step_log(process)
-        if step_log is not None:
-            (mine if step_log.is_relative_to(machine.settings.data) else others).append(process.pid)
+    for process, step_log in engine_processes():
+        (mine if step_log.is_relative_to(machine.settings.data) else others).append(process.pid)
     name = "engine processes"
     if mine and holder_of(machine.settings.data) is None:
         pids = " ".join(map(str, sorted(mine)))
@@ -205,11 +202,3 @@ def _leftovers(machine: Machine) -> Iterator[Finding]:
         remedy = "they share this machine's cores and memory; a comparison beside them measures both"
         detail = f"{len(others)} of another data folder's service"
         yield Finding(name="other engine processes", state="warning", detail=detail, remedy=remedy)
-
-
-def _step_log(process: psutil.Process) -> Path | None:
-    try:
-        path = process.environ().get(STEP_LOG)
-    except (psutil.NoSuchProcess, psutil.AccessDenied):
-        return None  # gone, or another user's and so not ours
-    return None if path is None else Path(path)

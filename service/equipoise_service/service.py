@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from equipoise_evals.model import Plan
 from equipoise_service.bell import Bell
 from equipoise_service.machine import Machine
+from equipoise_service.metrics import Metrics
 from equipoise_service.requests import CompareRequest
 from equipoise_service.settings import Settings
 from equipoise_service.store import Store
@@ -32,6 +33,7 @@ class Service:
         resolve: Makes a plan of a request, or raises a ``Refusal``.
         machine: What this machine is and can start.
         sending: The life of what sends webhooks.
+        metrics: What ``/metrics`` tells.
         accepting: Held while a comparison is counted and queued, so that no two take the last place.
     """
 
@@ -43,6 +45,7 @@ class Service:
     resolve: Callable[[CompareRequest], Plan]
     machine: Machine
     sending: "asyncio.Task[None]"
+    metrics: Metrics
     accepting: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -58,10 +61,11 @@ async def running(
         worker = Worker(store, tools, bell)
         worker.recover()
         working = asyncio.create_task(worker.run(), name="worker")
+        metrics = Metrics(store, settings.data)
         sender = Sender(store, bell)
         sending = asyncio.create_task(sender.run(), name="webhooks")
         try:
-            yield Service(settings, store, bell, worker, working, resolve, Machine(settings), sending)
+            yield Service(settings, store, bell, worker, working, resolve, Machine(settings), sending, metrics)
         finally:
             for task in (working, sending):
                 task.cancel()

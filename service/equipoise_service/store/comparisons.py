@@ -1,11 +1,12 @@
 """Comparisons: accepted, moved through their statuses, listed. Every change of status is also an event."""
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, Self
 
 from pydantic import JsonValue
-from sqlalchemy import ColumnElement, Connection, RowMapping, Select, func, insert, or_, select, update
+from sqlalchemy import Column, ColumnElement, Connection, RowMapping, Select, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from equipoise_evals.model import Frozen
@@ -89,6 +90,11 @@ class Comparisons:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._on_end: list[Callable[[str], None]] = []
+
+    def on_end(self, told: Callable[[str], None]) -> None:
+        """Call ``told`` with the id of every comparison that ends in this process, once that is committed."""
+        self._on_end.append(told)
 
     def add(self, new: NewComparison) -> tuple[Stored, bool]:
         """Store a new comparison as queued.
@@ -129,6 +135,19 @@ class Comparisons:
         query = select(func.count()).select_from(comparisons).where(comparisons.c.status == Status.QUEUED)
         with self._database.read() as connection:
             return int(connection.scalar(query) or 0)
+
+    def count_by_status(self) -> dict[str, int]:
+        """How many there are of each status that occurs."""
+        return self._counts(comparisons.c.status)
+
+    def count_by_verdict(self) -> dict[str, int]:
+        """How many there are of each verdict's word that occurs."""
+        return self._counts(comparisons.c.verdict_word)
+
+    def _counts(self, column: Column[str]) -> dict[str, int]:
+        query = select(column, func.count()).where(column.is_not(None)).group_by(column)
+        with self._database.read() as connection:
+            return {str(word): int(count) for word, count in connection.execute(query)}
 
     def page(self, chosen: ListFilter, limit: int, before: str | None = None) -> Page:
         """Comparisons, newest first.
@@ -204,6 +223,9 @@ class Comparisons:
             add_event(connection, comparison_id, "status", payload)
             if wanted in FINAL:
                 add_deliveries(connection, comparison_id)
+        if wanted in FINAL:
+            for told in self._on_end:
+                told(comparison_id)
 
     def _one(self, query: Select[Any]) -> Stored | None:
         with self._database.read() as connection:
