@@ -136,6 +136,9 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least level of the service's log lines on standard error."
     )
+    log_format: Literal["text", "json"] = Field(
+        default="text", description="Form of the service's log lines; `json` is one object a line."
+    )
 
     @classmethod
     def settings_customise_sources(

@@ -16,6 +16,7 @@ from equipoise_evals.gsm8k.prompt import Prompt
 from equipoise_evals.judge import canonical_json, judge
 from equipoise_evals.model import Plan
 from equipoise_evals.ports import EngineFault, Launcher, Recorder
+from equipoise_service import logs
 from equipoise_service.bell import Bell, heard
 from equipoise_service.errors import AlreadyFinished, ComparisonNotFound, EquipoiseError
 from equipoise_service.progress import EventProgress
@@ -126,11 +127,14 @@ class Worker:
                 comparison_id,
                 error,
                 exc_info=None if expected else error,
+                extra={"comparison": comparison_id},
             )
             comparisons.fail(comparison_id, stored_error(error))
 
     async def _measure_and_judge(self, stored: Stored) -> None:
         """Measure, then judge what is stored: a verdict rests on nothing that could not be judged again."""
+        logs.comparison.set(stored.id)
+        log.info("measuring %s", stored.model)
         plan = Plan.model_validate_json(stored.plan)
         recorder = StoredRecorder(self._store.records, stored.id)
         prompts = await asyncio.to_thread(self._tools.prompts, plan)

@@ -11,15 +11,15 @@ def serve(
 ) -> int:
     """Serve the API and the pages until interrupted; a comparison that runs then is kept as interrupted."""
     import asyncio
-    import logging
 
     from equipoise_service.access.addresses import is_loopback
     from equipoise_service.cli.tokens import require_any_token
+    from equipoise_service.logs import configure
     from equipoise_service.server import bind, serving
     from equipoise_service.settings import Settings
 
     settings = Settings.from_env()
-    logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    configure(settings.log_level, settings.log_format)
     settings = settings.model_copy(
         update={"host": host or settings.host, "port": settings.port if port is None else port}
     )

@@ -49,9 +49,9 @@ class Store(NamedTuple):
     webhooks: Webhooks
 
     @classmethod
-    def open(cls, url: str) -> Self:
-        """Open the database at this SQLAlchemy URL, migrated to the newest schema."""
-        database = open_database(url)
+    def open(cls, url: str, *, migrated: bool = True) -> Self:
+        """Open the database at this SQLAlchemy URL, migrated to the newest schema unless it must not be changed."""
+        database = open_database(url, migrated=migrated)
         return cls(
             database,
             Comparisons(database),

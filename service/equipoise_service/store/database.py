@@ -50,11 +50,12 @@ class Database:
         self.engine.dispose()
 
 
-def open_database(url: str) -> Database:
+def open_database(url: str, *, migrated: bool = True) -> Database:
     """Open the database, creating its folder and migrating it to the newest schema.
 
     Args:
         url: SQLAlchemy URL. A SQLite file gets WAL, foreign keys and a busy timeout.
+        migrated: False leaves the schema as it is, for who only looks.
     """
     parsed = make_url(url)
     if parsed.get_backend_name() == "sqlite" and parsed.database:
@@ -64,7 +65,8 @@ def open_database(url: str) -> Database:
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
     database = Database(engine)
-    migrate(database)
+    if migrated:
+        migrate(database)
     return database
 
 
