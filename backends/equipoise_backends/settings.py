@@ -31,7 +31,7 @@ class Settings(NamedTuple):
         step_log: File that gets the steps, appended; None when none was asked for (then no step is kept).
         launch_id: Whoever started the engine recognises its own engine by it; None when none was given.
         clock_every: The step clock samples every so many decode steps; 1 unless its own cost is being measured.
-        clock_alternating: Whether it changes between every step and every ``clock_every``-th, 64 steps each.
+        clock_alternating: Whether it changes between every step and every ``clock_every``-th, 32 steps each.
         test_delay_us: Time that a GPU spends idle in every decode step, for tests of the verdict only; 0 means none.
         unchecked_sglang: Whether a version of SGLang that the seam was never checked against may run.
     """

@@ -9,11 +9,11 @@ the steps since the row before it. Alternating between every step and every n-th
 
 import json
 import statistics
-import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from time import monotonic_ns as now_ns
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 
@@ -26,9 +26,9 @@ SCHEMA = 1
 HOOK_STEPS = 2_000
 """Steps over which the hook's own host time is reported."""
 READ_TOGETHER = 1_024
-"""Steps whose events are read in one go, usually by a `flush` after the block: asking the driver in every step cost
-86 us of host time on an H200."""
-ALTERNATE_STEPS = 64
+"""Steps whose events are read in one go, between two chains of steps or by a `flush` after the block: asking the driver
+in every step cost 86 us of host time on an H200."""
+ALTERNATE_STEPS = 32
 """Steps of a stretch of an alternating clock: short beside a block, long beside the steps between two rows."""
 COLUMNS = {
     "monotonic_ns": "ns of CLOCK_MONOTONIC at the start of the step",
@@ -52,47 +52,34 @@ class Step(NamedTuple):
     period_us: float | None
 
 
-class EventPool:
-    """Pairs of CUDA timing events, reused once they have been read, and the stream they are recorded on.
-
-    Between two steps a host runs much other code, so each hook finds cold caches. On an H200 host
-    ``torch.cuda.Event.record`` took 59 us there, 20 us with its stream given and 5 us without its Python wrapper;
-    looking up the current stream took 42 us and its id 3 us. Hence events of the wrapped class, and a stream object
-    kept until the current stream's id changes.
+class Seen(NamedTuple):
+    """What is kept of a step until its row is made: all that costs time there waits until then.
 
     Attributes:
-        made: Pairs that exist.
+        number: Counts steps, so that a period is a mean over those that were not sampled.
+        chain: Steps of one chain followed each other with nothing between.
+        busy_us: Time of the work by the host's clock; None, or not to be used, where there are events.
+        events: The events around the replay; None on a CPU, and for a graph step without a replay.
     """
 
-    def __init__(self) -> None:
-        self._free: list[EventPair] = []
-        self._streams: dict[tuple[int, int, int], torch.cuda.Stream] = {}
-        self.made = 0
-
-    def stream(self) -> torch.cuda.Stream:
-        """The current stream."""
-        current = torch._C._cuda_getCurrentStream(-1)
-        stream = self._streams.get(current)
-        if stream is None:
-            stream = self._streams.setdefault(current, torch.cuda.current_stream())
-        return stream
-
-    def take(self) -> EventPair:
-        """A pair (start, end) that nobody waits for."""
-        if self._free:
-            return self._free.pop()
-        self.made += 1
-        return torch._C._CudaEventBase(enable_timing=True), torch._C._CudaEventBase(enable_timing=True)
-
-    def give_back(self, pair: EventPair) -> None:
-        """Reuse a pair whose time has been read."""
-        self._free.append(pair)
+    start_ns: int
+    graph_batch: int
+    real_batch: int
+    context_tokens: int | None
+    number: int
+    chain: int
+    busy_us: float | None
+    events: EventPair | None
 
 
 class StepClock:
     """Times plain decode steps of one engine process.
 
-    The hooks are `around_eager_decode`, `around_graph_decode` with `around_graph_replay`, and `before_batch`.
+    The hooks are `around_eager_decode`, `around_graph_decode` with `around_graph_replay`, and `before_batch`. Between
+    two steps a host runs much other code, so each hook finds cold caches. On an H200 host ``torch.cuda.Event.record``
+    took 59 us there, 20 us with its stream given and 5 us without its Python wrapper; looking up the current stream
+    took 42 us. Hence events of the wrapped class, a stream looked up once per chain (SGLang's scheduler runs all
+    its batches on one), and rows that are made later.
 
     Args:
         log: File that `flush` appends to; None keeps no rows.
@@ -116,21 +103,31 @@ class StepClock:
         self._every = every
         self._alternating = alternating
         self._delay = delay
-        self._steps_since_row = 0
-        self._size_of_row: int | None = None
-        self._place_in_chain = 0
         self._hook_ns: deque[int] = deque(maxlen=HOOK_STEPS)
         self._replay_hook_ns = 0
-        self._rows: list[Step] = []
-        self._pending: deque[tuple[Step, EventPair]] = deque()
-        self._events = EventPool()
-        self._previous_start_ns: int | None = None
-        self._replay_events: EventPair | None = None
-        self._timing_replay = False
+        self._number = 0
+        self._chain = 0
+        self._sampled_chain = -1
+        self._sampled_size = 0
+        self._first_number = 0
+        self._runner: Runner | None = None
+        self._decode_mode: object = None
         self._is_rank_0: bool | None = None
+        self._free_events: list[EventPair] = []
+        self._event_pairs = 0
+        self._stream: torch.cuda.Stream | None = None
+        self._timing_replay = False
+        self._replay_events: EventPair | None = None
+        self._seen: deque[tuple[Any, ...]] = deque()
+        self._last_row: Seen | None = None
+        self._rows: list[Step] = []
         self._header_written = False
-        self.steps_seen = 0
         self.steps_written = 0
+
+    @property
+    def steps_seen(self) -> int:
+        """Steps that got a row or will."""
+        return self.steps_written + len(self._rows) + len(self._seen)
 
     def before_batch(self, _scheduler: Scheduler, batch: Batch, *_args: object, **_kwargs: object) -> None:
         """BEFORE ``Scheduler.run_batch``: anything but a decode step ends the chain of periods."""
@@ -139,48 +136,52 @@ class StepClock:
 
     def break_chain(self) -> None:
         """The next step has no period: something else happened since the last one."""
-        self._previous_start_ns = None
+        self._chain += 1
+        self._stream = None
+        if len(self._seen) >= READ_TOGETHER:
+            self._collect(wait=False)
 
     def around_eager_decode(
         self, original: Callable[..., Output], runner: Runner, batch: ForwardBatch, *args: object, **kw: object
     ) -> Output:
         """AROUND ``EagerRunner._execute_decode``: busy is the time of the whole forward."""
-        start_ns = time.monotonic_ns()
-        if not self._counts(runner, batch) or not self._sampled(batch.batch_size):
+        start_ns = now_ns()
+        if not self._due(runner, batch):
             return original(runner, batch, *args, **kw)
-        period_us = self._period_us(start_ns, batch.batch_size)
-        pair = self._events.take() if batch.seq_lens.is_cuda else None
-        stream = None if pair is None else self._events.stream()
-        if pair is not None:
-            pair[0].record(stream)
-        before_ns = time.monotonic_ns()
+        events = None
+        if batch.seq_lens.is_cuda:
+            events, stream = self._new_events(), torch.cuda.current_stream()
+            events[0].record(stream)
+        before_ns = now_ns()
         result = original(runner, batch, *args, **kw)
-        busy_us = (time.monotonic_ns() - before_ns) / 1000
-        if pair is not None:
-            pair[1].record(stream)
+        busy_us = (now_ns() - before_ns) / 1000
+        if events is not None:
+            events[1].record(stream)
         size = batch.batch_size
-        self._keep(Step(start_ns, size, size, batch.seq_lens_sum, None if pair else busy_us, period_us), pair)
+        seen = (start_ns, size, size, batch.seq_lens_sum, self._number, self._chain, busy_us, events)
+        self._seen.append(seen)
         return result
 
     def around_graph_decode(
         self, original: Callable[..., Output], runner: GraphRunner, batch: ForwardBatch, *args: object, **kw: object
     ) -> Output:
         """AROUND ``DecodeCudaGraphRunner.execute``: frames the step; `around_graph_replay` times inside it."""
-        start_ns = time.monotonic_ns()
-        if not self._counts(runner, batch) or not self._sampled(batch.batch_size):
+        start_ns = now_ns()
+        if not self._due(runner, batch):
             return original(runner, batch, *args, **kw)
-        period_us = self._period_us(start_ns, batch.batch_size)
         self._timing_replay = True
-        calling_ns = time.monotonic_ns()
+        self._replay_events = None
+        calling_ns = now_ns()
         try:
             result = original(runner, batch, *args, **kw)
         finally:
             self._timing_replay = False
-        returned_ns = time.monotonic_ns()
-        pair, self._replay_events = self._replay_events, None
-        graph_batch = runner._replay_graph_key.size
-        self._keep(Step(start_ns, graph_batch, batch.batch_size, batch.seq_lens_sum, None, period_us), pair)
-        self._hook_ns.append(calling_ns - start_ns + self._replay_hook_ns + time.monotonic_ns() - returned_ns)
+        returned_ns = now_ns()
+        # A plain tuple, not a `Seen` yet: its constructor is Python, and this is the hot path.
+        size, real = runner._replay_graph_key.size, batch.batch_size
+        seen = (start_ns, size, real, batch.seq_lens_sum, self._number, self._chain, None, self._replay_events)
+        self._seen.append(seen)
+        self._hook_ns.append(calling_ns - start_ns + self._replay_hook_ns + now_ns() - returned_ns)
         return result
 
     def around_graph_replay(self, original: Callable[..., Output], *args: object, **kw: object) -> Output:
@@ -190,18 +191,18 @@ class StepClock:
             if self._delay is not None:
                 self._delay()
             return result
-        entered_ns = time.monotonic_ns()
-        pair = self._events.take()
-        stream = self._events.stream()
-        pair[0].record(stream)
-        calling_ns = time.monotonic_ns()
+        entered_ns = now_ns()
+        start, end = self._replay_events = self._free_events.pop() if self._free_events else self._new_events()
+        if self._stream is None:
+            self._stream = torch.cuda.current_stream()
+        start.record(self._stream)
+        calling_ns = now_ns()
         result = original(*args, **kw)
-        returned_ns = time.monotonic_ns()
+        returned_ns = now_ns()
         if self._delay is not None:
             self._delay()
-        pair[1].record(stream)
-        self._replay_events = pair
-        self._replay_hook_ns = calling_ns - entered_ns + time.monotonic_ns() - returned_ns
+        end.record(self._stream)
+        self._replay_hook_ns = calling_ns - entered_ns + now_ns() - returned_ns
         return result
 
     def describe(self) -> dict[str, object]:
@@ -213,7 +214,7 @@ class StepClock:
             "hook_rows": len(hook_us),
             "hook_median_us": statistics.median(hook_us) if hook_us else None,
             "hook_p99_us": hook_us[int(0.99 * (len(hook_us) - 1))] if hook_us else None,
-            "event_pairs": self._events.made,
+            "event_pairs": self._event_pairs,
         }
 
     def flush(self) -> None:
@@ -221,8 +222,7 @@ class StepClock:
         if self._log is None:
             return
         self._collect(wait=True)
-        # Rows with events arrive later than rows without; starts are unique.
-        lines = [json.dumps(row) for row in sorted(self._rows)]
+        lines = [json.dumps(row) for row in self._rows]
         if not self._header_written:
             lines.insert(0, json.dumps({"schema": SCHEMA, "columns": list(COLUMNS), "units": COLUMNS, **self._header}))
         with self._log.open("a", encoding="utf-8") as file:
@@ -231,48 +231,58 @@ class StepClock:
         self.steps_written += len(self._rows)
         self._rows = []
 
+    def _due(self, runner: Runner, batch: ForwardBatch) -> bool:
+        """Whether this step counts and gets a row."""
+        if (runner is not self._runner or batch.forward_mode is not self._decode_mode) and not self._counts(
+            runner, batch
+        ):
+            return False
+        self._number += 1
+        return self._every == 1 or self._sampled(batch.batch_size)
+
     def _counts(self, runner: Runner, batch: ForwardBatch) -> bool:
+        """Whether it is a plain decode step of the target worker, and kept by this rank; if so, so are its likes."""
         if self._log is None or runner.model_runner.is_draft_worker or not batch.forward_mode.is_decode():
             return False
         if self._is_rank_0 is None:
             self._is_rank_0 = not torch.distributed.is_initialized() or torch.distributed.get_rank() == 0
+        if self._is_rank_0:
+            self._runner, self._decode_mode = runner, batch.forward_mode
         return self._is_rank_0
 
     def _sampled(self, size: int) -> bool:
-        """Whether this step gets a row: the first of a chain of steps of one batch size, and every n-th after it."""
-        self._steps_since_row += 1
-        if self._every == 1:
-            return True
-        if self._previous_start_ns is None or size != self._size_of_row:
+        """Whether a clock that leaves out steps keeps this one: the first of a chain of one batch size does stay."""
+        if size != self._sampled_size:
             self.break_chain()
-            self._place_in_chain = 0
-        else:
-            self._place_in_chain += 1
-        dense = self._alternating and self._place_in_chain // ALTERNATE_STEPS % 2 == 0
-        return dense or self._place_in_chain % self._every == 0
+        if self._chain != self._sampled_chain:
+            self._sampled_chain, self._sampled_size, self._first_number = self._chain, size, self._number
+        place = self._number - self._first_number
+        dense = self._alternating and place // ALTERNATE_STEPS % 2 == 0
+        return dense or place % self._every == 0
 
-    def _period_us(self, start_ns: int, size: int) -> float | None:
-        previous_ns, self._previous_start_ns = self._previous_start_ns, start_ns
-        steps, self._steps_since_row = self._steps_since_row, 0
-        self._size_of_row = size
-        return None if previous_ns is None else (start_ns - previous_ns) / 1000 / steps
-
-    def _keep(self, step: Step, pair: EventPair | None) -> None:
-        self.steps_seen += 1
-        if pair is None:
-            self._rows.append(step)
-            return
-        self._pending.append((step, pair))
-        if len(self._pending) >= READ_TOGETHER:
-            self._collect(wait=False)
+    def _new_events(self) -> EventPair:
+        self._event_pairs += 1
+        return torch._C._CudaEventBase(enable_timing=True), torch._C._CudaEventBase(enable_timing=True)
 
     def _collect(self, *, wait: bool) -> None:
-        while self._pending:
-            step, pair = self._pending[0]
-            if wait:
-                pair[1].synchronize()
-            elif not pair[1].query():
-                return
-            self._pending.popleft()
-            self._rows.append(step._replace(busy_us=pair[0].elapsed_time(pair[1]) * 1000))
-            self._events.give_back(pair)
+        """Make rows of the steps seen, in order, up to the first whose events are still under way."""
+        while self._seen:
+            step = Seen(*self._seen[0])
+            if step.events is not None:
+                if wait:
+                    step.events[1].synchronize()
+                elif not step.events[1].query():
+                    return
+            self._seen.popleft()
+            self._rows.append(self._row(step))
+
+    def _row(self, step: Seen) -> Step:
+        busy_us, period_us = step.busy_us, None
+        if step.events is not None:
+            # By events, an eager step too: its forward returns before the device is done.
+            busy_us = step.events[0].elapsed_time(step.events[1]) * 1000
+            self._free_events.append(step.events)
+        before, self._last_row = self._last_row, step
+        if before is not None and before.chain == step.chain:
+            period_us = (step.start_ns - before.start_ns) / 1000 / (step.number - before.number)
+        return Step(step.start_ns, step.graph_batch, step.real_batch, step.context_tokens, busy_us, period_us)

@@ -52,7 +52,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-AGAIN = "Nothing was started. The same request may succeed later, once what is said above is there again."
+AGAIN = "The same request may succeed later, once what is said above is there again."
 
 
 class FieldError(NamedTuple):
@@ -131,7 +131,7 @@ class Refusal(EquipoiseError):
     title = "Refused"
     status = 422
     type = "refused"
-    remedy = "Nothing was started. Change what is said above and ask again."
+    remedy = "Change what is said above and ask again."
 
 
 class RequestInvalid(Refusal):
@@ -189,7 +189,7 @@ class NoEngine(Refusal):
     title = "No engine environment"
     status = 503
     type = "no-engine"
-    remedy = "Nothing was started. Whoever runs this service has to set the machine up; `equipoise doctor` looks at it."
+    remedy = "Whoever runs this service has to set the machine up; `equipoise doctor` looks at it."
 
 
 class UnknownEngine(Refusal):

@@ -5,7 +5,7 @@ import contextlib
 import errno
 import signal
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import NamedTuple
 
 import uvicorn
@@ -71,13 +71,14 @@ def bind(host: str, port: int) -> Listening:
     return Listening(listener, host, listener.getsockname()[1])
 
 
-async def serving(settings: Settings, listening: Listening) -> None:
-    """Serve until SIGINT or SIGTERM."""
+async def serving(settings: Settings, listening: Listening, ready: Callable[[], None]) -> None:
+    """Serve until SIGINT or SIGTERM; ``ready`` is called once requests are answered."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     async with running_server(settings, listening, listening.url) as server:
+        ready()
         ended = asyncio.ensure_future(stop.wait())
         await asyncio.wait({ended, server}, return_when=asyncio.FIRST_COMPLETED)
         ended.cancel()

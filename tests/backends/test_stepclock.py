@@ -148,7 +148,6 @@ class FakeEvent:
 @pytest.fixture
 def fake_events(monkeypatch: pytest.MonkeyPatch) -> type[FakeEvent]:
     monkeypatch.setattr(torch._C, "_CudaEventBase", FakeEvent)
-    monkeypatch.setattr(torch._C, "_cuda_getCurrentStream", lambda device: (1, 0, 1), raising=False)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: "the stream")
     monkeypatch.setattr(stepclock, "READ_TOGETHER", 1)
     FakeEvent.done = False
@@ -175,11 +174,33 @@ def test_graph_steps_take_their_time_from_events_around_the_replay(
     assert fake_events.done
 
 
-def test_events_are_reused_once_read(clock: StepClock, fake_events: type[FakeEvent]) -> None:
+def test_events_are_read_between_two_chains_and_then_reused(clock: StepClock, fake_events: type[FakeEvent]) -> None:
+    replayed(clock)
+    clock.break_chain()  # The device is still at work.
     fake_events.done = True
-    for _ in range(5):
+    replayed(clock)
+    assert clock.describe()["event_pairs"] == 2
+    for _ in range(3):
+        clock.break_chain()
         replayed(clock)
-    assert len(clock._events._free) == 1
+    assert clock.describe()["event_pairs"] == 2
+
+
+def test_the_stream_is_looked_up_once_per_chain(
+    clock: StepClock, fake_events: type[FakeEvent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[str] = []
+
+    def current() -> str:
+        looked.append("the stream")
+        return "the stream"
+
+    monkeypatch.setattr(torch.cuda, "current_stream", current)
+    for _ in range(3):
+        replayed(clock)
+    clock.break_chain()
+    replayed(clock)
+    assert len(looked) == 2
 
 
 def test_a_graph_step_without_a_replay_has_no_busy_time(clock: StepClock, log: Path) -> None:
@@ -258,6 +279,7 @@ def test_the_hooks_tell_their_own_host_time_and_how_many_events_there_are(
     fake_events.done = True
     for _ in range(30):
         replayed(clock)
+        clock.break_chain()
     described = clock.describe()
     assert (described["every"], described["hook_rows"], described["event_pairs"]) == (1, 30, 1)
     median_us, p99_us = described["hook_median_us"], described["hook_p99_us"]
@@ -297,8 +319,8 @@ def test_an_alternating_clock_keeps_every_step_of_every_other_stretch(log: Path)
     clock.flush()
     starts = [row.monotonic_ns for row in rows_of(log)]
     periods = [row.period_us for row in rows_of(log)]
-    # Steps 0 to 63, then 64, 80, 96 and 112, then 128 and 129.
-    assert len(starts) == 64 + 4 + 2
-    steps_since = [1] * 64 + [16] * 4 + [1]
+    # Steps 0 to 31, then 32 and 48, then 64 and 65.
+    assert len(starts) == 32 + 2 + 2
+    steps_since = [1] * 32 + [16] * 2 + [1]
     for place, steps in enumerate(steps_since, start=1):
         assert periods[place] == (starts[place] - starts[place - 1]) / 1000 / steps

@@ -32,7 +32,7 @@ class Routes:
         self._arguments = arguments
         self._answerer = Answerer(knobs, identity)
         self._named: dict[str, list[Sequence]] = {}
-        self._aborts = 0
+        self._aborts = self._checks = 0
 
     def application(self) -> web.Application:
         """The application with every route."""
@@ -113,9 +113,11 @@ class Routes:
         }
 
     def _guard(self, persistent: bool) -> dict[str, Any]:
+        self._checks += persistent
+        state, message = "clean" if persistent else "not_applicable", None
         if persistent and self._aborts and "dirty_after_abort" in self._failures:
-            return {"state": "dirty", "message": "dirty counters: 1 of 153 are not zero between launches", "checks": 2}
-        return {"state": "clean" if persistent else "not_applicable", "message": None, "checks": int(persistent)}
+            state, message = "dirty", "dirty counters: 1 of 153 are not zero between launches"
+        return {"state": state, "message": message, "checks": self._checks}
 
     async def flush_cache(self, request: web.Request) -> web.Response:
         """``POST /flush_cache``; there is no cache."""

@@ -75,6 +75,7 @@ STEPS: dict[str, Step] = {
             "pairs_max": 2,
             "declared_aa": True,
             "steps_per_block": 512,
+            "quads": 4,
             "baseline": {"environment": ALTERNATING_CLOCK, **DUMMY_WEIGHTS},
             "candidate": {"name": "again", "scratch": "baseline", "environment": ALTERNATING_CLOCK, **DUMMY_WEIGHTS},
         },

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
+from equipoise_evals.model import ROLE_NAMES
 from equipoise_service.api.comparisons import ListQuery
 from equipoise_service.api.dependencies import TheComparison, TheService
 from equipoise_service.api.html import page, templates
@@ -16,14 +17,15 @@ from equipoise_service.api.views import ComparisonList, ComparisonView, verdict_
 from equipoise_service.errors import InvalidCursor
 from equipoise_service.ids import is_id
 from equipoise_service.report.markdown import interval_text
-from equipoise_service.report.tables import METRIC_NAMES, contrasts, pdl_sentence, treatment_counts
+from equipoise_service.report.tables import CLOCKS, contrasts, pdl_sentence, treatment_counts
 from equipoise_service.store import FINAL, ListFilter, Status
 
 router = APIRouter(tags=["pages"], include_in_schema=False)
 templates.env.globals.update(
     contrasts=contrasts,
     interval_text=interval_text,
-    metric_names=METRIC_NAMES,
+    clocks=CLOCKS,
+    role_names=ROLE_NAMES,
     pdl_sentence=pdl_sentence,
     treatment_counts=treatment_counts,
     statuses=list(Status),

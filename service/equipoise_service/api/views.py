@@ -20,7 +20,10 @@ class ProgressView(Frozen):
 
 
 class ComparisonSummary(Frozen):
-    """One line of the list. ``model`` is what was asked for, ``model_name`` its name; ``verdict`` the overall word."""
+    """One line of the list. ``model`` is what was asked for, ``model_name`` its name; ``verdict`` the overall word.
+
+    ``reason`` says why there is no verdict, where it ended without one.
+    """
 
     id: str
     status: Status
@@ -29,6 +32,7 @@ class ComparisonSummary(Frozen):
     preset: str
     verdict: str | None
     headline: str | None
+    reason: str | None
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
@@ -45,6 +49,7 @@ class ComparisonSummary(Frozen):
             preset=CompareRequest.model_validate_json(stored.request).preset,
             verdict=stored.verdict_word,
             headline=verdict.headline if verdict else None,
+            reason=stored.error.reason if stored.error else None,
             created_at=stored.created_at,
             started_at=stored.started_at,
             finished_at=stored.finished_at,

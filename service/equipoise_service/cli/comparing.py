@@ -4,8 +4,12 @@ import asyncio
 import contextlib
 import json
 import os
+import shlex
+import shutil
 import signal
+import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import typer
@@ -33,10 +37,26 @@ async def compare_and_show(body: dict[str, Any], url: str | None, as_json: bool)
     console = Console(stderr=True)
     view = await compared(body, url, console)
     code = _ended(view, as_json)
-    where = f"EQUIPOISE_DATA={os.environ['EQUIPOISE_DATA']} " if "EQUIPOISE_DATA" in os.environ else ""
-    hint = f"{where}equipoise report {view['id']} prints all of it"
-    console.print(hint, highlight=False, style="dim", soft_wrap=True)
+    for hint in (_page(view["id"], url), f"{_command('report')} {view['id']} prints all of it"):
+        console.print(hint, highlight=False, style="dim", soft_wrap=True)
     return code
+
+
+def _page(comparison_id: str, url: str | None) -> str:
+    """Where a browser finds the comparison; a private service has gone by now."""
+    holder = None if url else holder_of(Settings.from_env().data)
+    address = url or (holder.url if holder else None)
+    if address is None:
+        return f"{_command('serve')} shows its page in a browser"
+    return f"{address.rstrip('/')}/comparisons/{comparison_id}/page is its page"
+
+
+def _command(name: str) -> str:
+    """A command of ours over the same data folder, as it can be typed here."""
+    program = Path(sys.executable).with_name("equipoise")
+    typed = "equipoise" if shutil.which("equipoise") or not program.exists() else os.path.relpath(program)
+    where = f"EQUIPOISE_DATA={shlex.quote(os.environ['EQUIPOISE_DATA'])} " if "EQUIPOISE_DATA" in os.environ else ""
+    return f"{where}{typed} {name}"
 
 
 async def compared(body: dict[str, Any], url: str | None, console: Console) -> dict[str, Any]:

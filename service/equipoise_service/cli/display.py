@@ -9,12 +9,11 @@ from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from equipoise_evals.model import AccuracyVerdict, Interval, LatencyVerdict, Metric, Plan, TreatmentEvidence, Verdict
+from equipoise_evals.model import AccuracyVerdict, Interval, LatencyVerdict, Plan, TreatmentEvidence, Verdict
 from equipoise_service.cli.client import Happened
 from equipoise_service.report.markdown import title
-from equipoise_service.report.tables import contrasts, treatment_counts
+from equipoise_service.report.tables import CLOCKS, contrasts, treatment_counts
 
-CLOCKS: dict[Metric, str] = {"busy": "busy", "period": "period", "client_tpot": "client"}
 COLOURS = {"ship": "green", "neutral": "green", "block": "red", "invalid": "red"}
 MILLISECONDS_FROM_US = 10_000.0
 
@@ -132,8 +131,11 @@ def _accuracy(accuracy: AccuracyVerdict) -> Table:
 
 def _treatment(treatment: TreatmentEvidence) -> Table:
     state = "active" if treatment.active else "inactive"
+    counts = treatment_counts(treatment)
+    if not counts:
+        state = f"{state}; no fill and no allocation was counted in either arm"
     table = _table(f"\ntreatment: {state}", "counted per decode step", "baseline", "candidate")
-    for name, (baseline, candidate) in treatment_counts(treatment).items():
+    for name, (baseline, candidate) in counts.items():
         table.add_row(escape(name), f"{baseline:g}", f"{candidate:g}")
     return table
 

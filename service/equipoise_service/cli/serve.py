@@ -26,6 +26,6 @@ def serve(
     if not is_loopback(settings.host):
         require_any_token(settings)
     listening = bind(settings.host, settings.port)
-    typer.echo(f"pages and API at {listening.url}", err=True)
-    asyncio.run(serving(settings, listening))
+    # Said last, when it is true: whoever opens the address at once must not be refused.
+    asyncio.run(serving(settings, listening, lambda: typer.echo(f"pages and API at {listening.url}", err=True)))
     return 0

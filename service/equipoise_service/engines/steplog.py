@@ -49,7 +49,7 @@ class StepLog:
         return row
 
 
-ALTERNATE_STEPS = 64
+ALTERNATE_STEPS = 32
 """Steps of a stretch of an alternating step clock, as the plugin has it."""
 
 

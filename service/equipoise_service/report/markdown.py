@@ -122,10 +122,11 @@ def _treatment(treatment: TreatmentEvidence) -> list[str]:
         (code(name), f"{baseline:g}", f"{candidate:g}")
         for name, (baseline, candidate) in treatment_counts(treatment).items()
     ]
+    none = "No fill and no allocation was counted in either arm."
     return [
         f"{state}, counted per decode step in a profiler trace ({treatment.activity}).",
         "",
-        *table(["counted", "baseline", "candidate"], body),
+        *(table(["counted", "baseline", "candidate"], body) if body else [none]),
         *_notes(filter(None, [pdl_sentence(treatment)])),
     ]
 

@@ -8,6 +8,7 @@ from equipoise_evals.model import (
     Interval,
     LatencyContrast,
     LatencyEvidence,
+    Metric,
     TreatmentEvidence,
     Verdict,
 )
@@ -17,6 +18,8 @@ METRIC_NAMES = {
     "period": "period (step to step)",
     "client_tpot": "time per token at the client",
 }
+CLOCKS: dict[Metric, str] = {"busy": "busy", "period": "period", "client_tpot": "client"}
+"""For tables that have little room."""
 PP = "percentage points"
 
 

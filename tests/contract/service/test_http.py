@@ -196,7 +196,8 @@ async def test_a_browser_gets_a_page_that_says_what_to_do(
     assert answer.headers["vary"] == "Accept"
     assert "default-src 'none'" in answer.headers["content-security-policy"]
     text = html.unescape(answer.text)
-    for said in (document["title"], document["detail"], document["type"], remedy, 'href="/"'):
+    faults = [error["detail"] for error in document["errors"]] or [document["detail"][1:]]  # its first letter is large
+    for said in (document["title"], *faults, document["type"], remedy, 'href="/"'):
         assert said in text
 
 
@@ -227,7 +228,7 @@ async def test_a_defect_is_a_500_that_tells_nothing(start: Start, monkeypatch: p
         assert problem(answer)["detail"] == "the service has a defect; its log has the details"
         page = await running.client.post("/compare", json=LATENCY_ONLY, headers=BROWSER)
         assert page.status_code == 500
-        assert "the service has a defect; its log has the details" in page.text
+        assert "The service has a defect; its log has the details." in page.text
         assert "ZeroDivisionError" not in page.text
 
 
@@ -299,6 +300,7 @@ async def test_reports_need_a_verdict_and_have_their_types(start: Start) -> None
     async with start(fail) as running:
         failed = await running.submit()
         await running.ended(failed)
+        assert "<td>RuntimeError: no verdict</td>" in (await running.client.get("/")).text
         answer = await running.client.get(f"/comparisons/{failed}/report.md")
         assert answer.status_code == 409
         assert problem(answer)["type"] == "/problems/no-verdict"
@@ -359,6 +361,7 @@ async def test_pages_show_list_verdict_and_live_progress(start: Start) -> None:
         assert "/static/live.js" in live
         assert (await running.client.get("/static/live.js")).status_code == 200
         assert (await running.client.get("/static/style.css")).status_code == 200
+        assert (await running.client.get("/static/icon.svg")).headers["content-type"] == "image/svg+xml"
         gate.set()
         view = await running.ended(comparison_id)
         done = (await running.client.get(page)).text

@@ -2,10 +2,13 @@
 
 import asyncio
 
+import numpy as np
 import psutil
 import pytest
 
+from equipoise_evals.decode.stress import StressPhase, StressRequest
 from equipoise_evals.model import SamplingPlan
+from equipoise_service.engines.stress import capacity
 from tests.integration.conftest import RealPair
 
 pytestmark = pytest.mark.engine
@@ -88,3 +91,42 @@ async def test_greedy_answers_are_equal_in_both_arms_alone_and_together(real_pai
     assert alone[0].cached_tokens == 0
     assert 0 < len(alone[0].output_ids) <= 24
     assert alone[0].finish_reason in ("stop", "length")
+
+
+async def test_stress_is_counted_and_leaves_the_guard_clean_and_the_answers_as_they_were(real_pair: RealPair) -> None:
+    """Phases of the profile's kinds, but small: its own fill a pool of 16,384 tokens, which takes minutes on a CPU."""
+    engine, sampling = real_pair.engines["B"], SamplingPlan(max_new_tokens=16, stop=())
+    short = StressRequest(prompt_tokens=16, new_tokens=24)
+    phases = [
+        StressPhase(name="long_prefills", requests=(short, short, StressRequest(prompt_tokens=512, new_tokens=1))),
+        StressPhase(name="mixed_lengths", requests=(short, StressRequest(prompt_tokens=1, new_tokens=24))),
+        StressPhase(name="aborts", requests=(short, short.model_copy(update={"abort_after": 4})) * 2),
+    ]
+    before = await engine.generate(PROMPT, sampling)
+
+    ended = [await engine.stress_phase(phase, np.random.default_rng(1)) for phase in phases]
+
+    assert [(one.finished, one.aborted, one.failed) for one in ended] == [(3, 0, 0), (2, 0, 0), (2, 2, 0)]
+    assert {one.guard for one in ended} == {"clean"}
+    assert sorted({one.guard_checks for one in ended}) == [one.guard_checks for one in ended]
+    assert (await engine.generate(PROMPT, sampling)).output_ids == before.output_ids
+
+
+async def test_a_request_that_the_engine_refuses_is_a_failed_one(real_pair: RealPair) -> None:
+    engine = real_pair.engines["A"]
+    size = capacity(await engine.client.server_info())
+    # The embedded model's context of 8,192 tokens, less one, less five.
+    assert size == (16_384, 8_186)
+    phase = StressPhase(
+        name="full_pool",
+        requests=(
+            StressRequest(prompt_tokens=8_192, new_tokens=1),
+            StressRequest(prompt_tokens=8, new_tokens=2),
+        ),
+    )
+
+    ended = await engine.stress_phase(phase, np.random.default_rng(1))
+
+    assert (ended.finished, ended.failed, ended.guard) == (1, 1, "not_applicable")
+    assert ended.first_error is not None
+    assert "8192" in ended.first_error

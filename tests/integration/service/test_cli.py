@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -508,6 +509,11 @@ def test_compare_uses_the_service_that_runs(
         assert equipoise("compare", "m", *QUICK) == 2
         said = capsys.readouterr().err
         assert f"using the service that runs at {serving.url}" in said
+        page, hint = said.splitlines()[-2:]
+        assert httpx.get(page.removesuffix(" is its page"), trust_env=False).is_success
+        hint = hint.removesuffix(" prints all of it")
+        printed = subprocess.run(["env", *shlex.split(hint)], capture_output=True, text=True, check=True).stdout
+        assert printed.startswith("# Inconclusive: m")
         assert serving.get(f"/comparisons/{id_in(said)}")["status"] == "succeeded"
         assert equipoise("serve") == 3
         assert "is in use by process" in capsys.readouterr().err

@@ -69,5 +69,5 @@ def test_a_sparse_clock_has_fewer_rows_for_as_many_steps() -> None:
 
 def test_an_alternating_clock_keeps_every_step_of_every_other_stretch() -> None:
     alternating = {"EQUIPOISE_STEP_CLOCK_EVERY": "16", "EQUIPOISE_STEP_CLOCK_ALTERNATING": "1"}
-    # 64 steps, then 64, 80, 96 and 112 of the next 64, then every step again.
-    assert [rows_of(steps, alternating) for steps in (64, 65, 128, 130)] == [64, 65, 68, 70]
+    # 32 steps, then 32 and 48 of the next 32, then every step again.
+    assert [rows_of(steps, alternating) for steps in (32, 33, 64, 66)] == [32, 33, 34, 36]

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from equipoise_evals.judge import judge
-from equipoise_evals.model import Record
+from equipoise_evals.model import Record, TreatmentRecord
 from equipoise_service.cli.client import Happened
 from equipoise_service.cli.display import LiveProgress, show_verdict
 from tests.support import records as make
@@ -63,6 +63,17 @@ def test_every_half_that_was_measured_fits_80_columns(halves: tuple[str, ...], l
     assert ("latency: " in text, "accuracy: " in text) == ("latency" in halves, "accuracy" in halves)
     assert "…" not in text
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_where_no_kernel_was_counted_the_table_says_so() -> None:
+    plan = make.plan()
+    trace = TreatmentRecord(pair=1, role="A", activity="CPU", steps=8, per_step={"aten::bmm": 60.0})
+    counts: list[Record] = [trace, trace.model_copy(update={"role": "B"})]
+    verdict = judge(make.together([make.questions()], make.launches(plan, 1), counts), plan)
+    out = io.StringIO()
+    show_verdict(Console(file=out, width=80), verdict, plan)
+    said = " ".join(out.getvalue().split())
+    assert "treatment: inactive; no fill and no allocation was counted in either arm" in said
 
 
 def test_what_was_not_observed_is_not_shown() -> None:
