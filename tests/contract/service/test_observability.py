@@ -1,8 +1,10 @@
 """``/readyz`` names what is wrong, ``/metrics`` counts what happened."""
 
 import asyncio
+import re
 import shutil
 from datetime import datetime
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -15,6 +17,8 @@ from equipoise_service.settings import Settings
 from equipoise_service.store import Comparisons, Store, StoredError
 from tests.integration.service.conftest import Running, Start, running_over
 from tests.integration.service.fake import Call
+
+OPERATIONS = Path(__file__).resolve().parents[3] / "docs" / "operations.md"
 
 
 async def scraped(running: Running) -> dict[tuple[str, ...], float]:
@@ -144,3 +148,13 @@ async def test_no_engine_to_start_is_not_ready(settings: Settings) -> None:
         checks = (await running.client.get("/readyz")).json()["checks"]
     assert "equipoise doctor" in checks["device"]
     assert str(settings.data) not in checks["device"]
+
+
+async def test_every_metric_is_documented(start: Start) -> None:
+    async with start() as running:
+        await running.ended(await running.submit())
+        text = (await running.client.get("/metrics")).text
+    families = {family.name for family in text_string_to_metric_families(text)}
+    names = {name for name in families if name.startswith("equipoise_") and not name.endswith("_created")}
+    documented = set(re.findall(r"`(equipoise_[a-z_]+?)(?:_total)?`", OPERATIONS.read_text()))
+    assert names == documented

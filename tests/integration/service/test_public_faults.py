@@ -2,11 +2,6 @@
 
 import asyncio
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +11,6 @@ import pytest
 from equipoise_evals.model import ModelRef, Plan
 from equipoise_evals.model.records import StopRecord
 from equipoise_evals.ports import Decoded
-from equipoise_service.folder import holder_of
 from equipoise_service.machine import Machine
 from equipoise_service.requests import CompareRequest
 from equipoise_service.resolve import resolve
@@ -24,6 +18,7 @@ from equipoise_service.settings import Settings
 from equipoise_service.store import NewComparison, Store
 from tests.integration.service.conftest import LATENCY_ONLY, Running, Start
 from tests.integration.service.fake import Call, FakeEngine
+from tests.integration.service.served import served
 
 HOSTILE = '"><img src=x onerror=alert(1)>'
 
@@ -35,38 +30,16 @@ def refused(answer: httpx.Response, status: int = 422) -> dict[str, Any]:
     return problem
 
 
-def served(settings: Settings) -> tuple["subprocess.Popen[bytes]", str]:
-    """``equipoise serve`` as a process of its own, and its address once it answers."""
-    variables = {
-        "PATH": os.environ["PATH"], "EQUIPOISE_DATA": str(settings.data), "EQUIPOISE_CACHE": str(settings.cache),
-        "EQUIPOISE_DEVICE": "simulated", "EQUIPOISE_PORT": "0", "EQUIPOISE_ENGINE_MODULE": "tests.fakes.none",
-    }  # fmt: skip
-    process = subprocess.Popen([sys.executable, "-m", "equipoise_service", "serve"], env=variables)
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
-        holder = holder_of(settings.data)
-        if holder is not None and holder.pid == process.pid and holder.url is not None:
-            return process, holder.url
-        time.sleep(0.05)
-    process.kill()
-    raise AssertionError("the service did not answer within a minute")
-
-
 def test_a5_01_an_accepted_comparison_survives_a_kill(settings: Settings) -> None:
-    process, url = served(settings)
-    answer = httpx.post(f"{url}/compare", json=LATENCY_ONLY, trust_env=False)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    with served(settings) as service:
+        answer = httpx.post(f"{service.url}/compare", json=LATENCY_ONLY, trust_env=False)
+        service.process.kill()
     assert answer.status_code == 202
-    process, url = served(settings)
-    try:
-        again = httpx.get(f"{url}{answer.headers['location']}", trust_env=False)
-        assert again.status_code == 200
-        assert again.json()["status"] in {"queued", "running", "failed", "interrupted"}
-        assert again.json()["request"] == answer.json()["request"]
-    finally:
-        process.terminate()
-        process.wait()
+    with served(settings) as service:
+        again = httpx.get(f"{service.url}{answer.headers['location']}", trust_env=False)
+    assert again.status_code == 200
+    assert again.json()["status"] in {"queued", "running", "failed", "interrupted"}
+    assert again.json()["request"] == answer.json()["request"]
 
 
 async def test_a5_03_a_repeated_key_starts_one_run(start: Start) -> None:
