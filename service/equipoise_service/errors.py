@@ -33,6 +33,7 @@
         ├── AccessRefused
         │   ├── Unauthenticated    401  no token, or one that is not valid
         │   ├── Forbidden          403  the token's scope does not allow this
+        │   ├── AdminByCommand     403  tokens and webhooks of a service that asks nobody who they are
         │   ├── CrossSite          403  another site's page asks for a change
         │   ├── WrongHost          421  addressed by a name that is not this service's
         │   ├── BodyTooLarge       413
@@ -391,6 +392,21 @@ class Forbidden(AccessRefused):
 
     def __init__(self, scope: str, needed: str) -> None:
         super().__init__(f"this needs a token of scope {needed!r}; the one shown has scope {scope!r}")
+
+
+class AdminByCommand(AccessRefused):
+    """Where nobody is asked who they are, any user of the machine could leave a token behind for later."""
+
+    title = "Not over HTTP"
+    status = 403
+    type = "admin-by-command"
+    remedy = "Use the command on the service's own machine."
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a service that asks nobody for a token changes tokens and webhooks by command only: `equipoise token`, "
+            "`equipoise webhook`"
+        )
 
 
 class CrossSite(AccessRefused):

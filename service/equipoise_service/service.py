@@ -62,7 +62,9 @@ async def running(
         worker.recover()
         working = asyncio.create_task(worker.run(), name="worker")
         metrics = Metrics(store, settings.data)
-        sender = Sender(store, bell)
+        ends = Bell()
+        store.comparisons.on_end(lambda _: ends.ring())
+        sender = Sender(store, ends)
         sending = asyncio.create_task(sender.run(), name="webhooks")
         try:
             yield Service(settings, store, bell, worker, working, resolve, Machine(settings), sending, metrics)

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 TIMEOUT_S = 15.0
 POLL_S = 30.0
-"""The bell wakes the sender; this only limits what a write of another process, or a lost ring, could cost."""
+"""The bell wakes the sender; this only limits what the end of a comparison in another process could cost."""
 DATABASE_RETRY_S = 5.0
 FLUSH_S = 5.0
 PAUSES_S = (5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400)
@@ -91,11 +91,11 @@ def signed_headers(secret: str, message_id: str, at: datetime, body: bytes) -> d
 
 
 class Sender:
-    """Sends what is due until it is cancelled."""
+    """Sends what is due until it is cancelled; ``ends`` rings when a comparison has ended."""
 
-    def __init__(self, store: Store, bell: Bell, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+    def __init__(self, store: Store, ends: Bell, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._store = store
-        self._bell = bell
+        self._ends = ends
         self._now = now
 
     async def flush(self) -> None:
@@ -110,7 +110,7 @@ class Sender:
         """The sender's whole life."""
         async with _client() as client:
             while True:
-                ticket = self._bell.ticket()
+                ticket = self._ends.ticket()
                 try:
                     await self._send_due(client)
                     wait_s = await asyncio.to_thread(self._until_next_s)

@@ -1,5 +1,6 @@
 """How one running service is entered: whether it asks for tokens, who may read without, and how often one may ask."""
 
+import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -13,6 +14,8 @@ GUARDED_REQUESTS_PER_S = 50.0
 BURST = 2.0
 """A caller that was quiet may ask this many times its rate at once."""
 CALLERS_KEPT = 10_000
+HOST = re.compile(r"(\[(?P<address>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+))(:\d{1,5})?")
+"""A Host header: a name or an address, and a port."""
 
 
 class Caller(NamedTuple):
@@ -61,10 +64,13 @@ class Door(NamedTuple):
     def knows(self, host: str) -> bool:
         """Whether a ``Host`` header may name this service.
 
-        Addresses and names without a dot are nobody's to point here by DNS, so they always may.
+        What is no name at all never may. Addresses and names without a dot are nobody's to point here by DNS, so they
+        always may.
         """
-        name = host.rsplit(":", 1)[0] if host.count(":") == 1 else host
-        name = name.strip("[]").rstrip(".").lower()
+        form = HOST.fullmatch(host)
+        if form is None:
+            return host == ""  # HTTP/1.0 has none
+        name = (form["address"] or form["name"]).rstrip(".").lower()
         return not self.checks_host or "." not in name or is_address(name) or name in self.allowed_hosts
 
 

@@ -24,6 +24,7 @@ from equipoise_service.api.dependencies import service_of
 from equipoise_service.api.html import prefers_html
 from equipoise_service.api.problems import answer
 from equipoise_service.errors import (
+    AdminByCommand,
     BodyTooLarge,
     BodyTooSlow,
     CrossSite,
@@ -64,6 +65,8 @@ class SafeHeaders:
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
+                if "etag" in headers:  # kept by the client, asked about each time
+                    headers.setdefault("Cache-Control", "no-cache")
                 for name, value in SAFE_HEADERS.items():
                     headers.setdefault(name, value)
             await send(message)
@@ -102,18 +105,22 @@ class Guard:
             raise WrongHost(host)
         if request.method not in SAFE_METHODS and from_another_site(request):
             raise CrossSite
-        needed = required_scope(request.method, request.url.path)
+        # Never request.url: it is put together with the Host header, so its path is the client's to choose.
+        path: str = request.scope["path"]
+        needed = required_scope(request.method, path)
         if needed is None:
             return
         address = f"address {request.client.host if request.client else ''}"
         if not self._door.asks or (self._door.public_reads and needed is Allowed.READ):
             self._keep_pace(address)
+            if needed is Allowed.ADMIN and request.method not in SAFE_METHODS:
+                raise AdminByCommand
             return
         caller = await self._caller(request, address)
         if caller.scope is None or not caller.scope.allows(needed):
             raise Forbidden(str(caller.scope), needed)
         if request.method not in SAFE_METHODS:
-            log.info("%s %s by token %s", request.method, request.url.path, caller.token_id)
+            log.info("%s %s by token %s", request.method, path, caller.token_id)
 
     async def _caller(self, request: Request, address: str) -> Caller:
         """Whose token is shown; attempts without a valid one are counted by address."""

@@ -116,6 +116,16 @@ async def test_on_the_loopback_nobody_is_asked_even_where_there_are_tokens(setti
         await running.submit()
 
 
+@pytest.mark.parametrize(
+    ("method", "path"), [("POST", "/tokens"), ("POST", "/webhooks"), ("DELETE", "/tokens/x"), ("DELETE", "/webhooks/x")]
+)
+async def test_where_nobody_is_asked_nobody_leaves_a_token_behind(shared: Running, method: str, path: str) -> None:
+    body = {"name": "x", "scope": "admin", "url": "https://example.com"}
+    answer = await shared.client.request(method, path, json=body)
+    assert (answer.status_code, problem(answer)["type"]) == (403, "/problems/admin-by-command")
+    assert (await shared.client.get("/tokens")).json()["items"] == []
+
+
 async def test_tokens_are_digests_in_the_database(settings: Settings) -> None:
     async with entered(guarded(settings)) as (running, shown):
         await running.client.get("/comparisons", headers=shown[READ])
@@ -142,6 +152,15 @@ async def test_changes_are_logged_with_the_tokens_id_alone(
 async def test_a_name_that_dns_could_point_here_is_refused(shared: Running, host: str) -> None:
     answer = await shared.client.get("/comparisons", headers={"Host": host})
     assert (answer.status_code, problem(answer)["type"]) == (421, "/problems/wrong-host")
+
+
+@pytest.mark.parametrize("host", ["a/livez?", "a/livez#", "localhost/static/", "a@b", "a b", "x:y", "livez?@localhost"])
+async def test_a_host_that_is_none_opens_no_door(settings: Settings, host: str) -> None:
+    """A URL that is put together with this header has a path of the client's choice."""
+    async with entered(guarded(settings)) as (running, _):
+        answer = await running.client.get("/tokens", headers={"Host": host})
+        assert answer.status_code in (400, 421)
+        assert "items" not in answer.text
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1:1", "[::1]:80", "10.0.0.1", "equipoise", "LOCALHOST:8642"])
@@ -244,6 +263,8 @@ async def test_every_answer_carries_safe_headers(start: Start, monkeypatch: pyte
             assert "'none'" in answer.headers["content-security-policy"]
             assert "unsafe" not in answer.headers["content-security-policy"]
             assert "server" not in answer.headers
+        assert (await running.client.get("/static/live.js")).headers["cache-control"] == "no-cache"
+        assert (await running.client.get("/comparisons")).headers["cache-control"] == "no-store"
         monkeypatch.setattr("equipoise_service.api.comparisons.new_id", lambda: 1 / 0)
         defect = await running.client.post("/compare", json=LATENCY_ONLY)
         assert (defect.status_code, defect.headers["x-frame-options"]) == (500, "DENY")

@@ -1,6 +1,7 @@
 """Webhooks arrive signed, whatever was wrong meanwhile. Another implementation checks signatures."""
 
 import asyncio
+import contextlib
 import json
 import sqlite3
 from collections.abc import AsyncIterator
@@ -13,12 +14,14 @@ from sqlalchemy.exc import OperationalError
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from equipoise_service import webhooks
+from equipoise_service.access.scopes import Scope
 from equipoise_service.cli import main
 from equipoise_service.errors import RequestInvalid
 from equipoise_service.settings import Settings
 from equipoise_service.store import Delivery, Store, Webhooks
 from equipoise_service.webhooks import new_secret, signed_headers, usable_url
-from tests.integration.service.conftest import Running, Start
+from tests.integration.service.conftest import Running, Start, running_over
+from tests.integration.service.fake import Hook, nothing
 
 
 class Message(NamedTuple):
@@ -67,6 +70,23 @@ async def receiver() -> AsyncIterator[Receiver]:
     found.url = f"http://127.0.0.1:{runner.addresses[0][1]}/hook"
     yield found
     await runner.cleanup()
+
+
+@pytest.fixture
+def start(settings: Settings) -> Start:
+    """Starts a service that asks for tokens, and a client that shows one of scope admin."""
+    asking = settings.model_copy(update={"require_tokens": True})
+
+    @contextlib.asynccontextmanager
+    async def started(hook: Hook = nothing) -> AsyncIterator[Running]:
+        store = Store.open(asking.url_of_database)
+        text = store.tokens.add("test", Scope.ADMIN)[1]
+        store.database.close()
+        async with running_over(asking, hook) as running:
+            running.client.headers["Authorization"] = f"Bearer {text}"
+            yield running
+
+    return started
 
 
 @pytest.fixture

@@ -48,6 +48,7 @@ EXPECTED: dict[type[errors.EquipoiseError], int] = {
     errors.ComparisonNotFound: 64,
     errors.Unauthenticated: 64,
     errors.Forbidden: 64,
+    errors.AdminByCommand: 64,
     errors.CrossSite: 64,
     errors.WrongHost: 64,
     errors.BodyTooLarge: 64,
