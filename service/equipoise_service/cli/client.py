@@ -42,6 +42,10 @@ class ApiClient:
         """Submit a comparison and return its id."""
         return str((await self._json("POST", "/compare", json=body))["id"])
 
+    async def dry_run(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The plan and its estimated cost; nothing is queued."""
+        return await self._json("POST", "/compare?dry_run=true", json=body)
+
     async def comparison(self, comparison_id: str) -> dict[str, Any]:
         """One comparison as ``GET /comparisons/{id}`` shows it."""
         return await self._json("GET", f"/comparisons/{comparison_id}")

@@ -20,6 +20,7 @@ from equipoise_service.access.secrets import new_token
 from equipoise_service.cli.client import ApiClient
 from equipoise_service.cli.display import LiveProgress, show_verdict
 from equipoise_service.cli.exit_codes import OF_VERDICT, CommandError
+from equipoise_service.estimate import Estimate
 from equipoise_service.folder import holder_of
 from equipoise_service.server import bind, running_server
 from equipoise_service.settings import Settings, shown_token
@@ -40,6 +41,25 @@ async def compare_and_show(body: dict[str, Any], url: str | None, as_json: bool)
     for hint in (_page(view["id"], url), f"{_command('report')} {view['id']} prints all of it"):
         console.print(hint, highlight=False, style="dim", soft_wrap=True)
     return code
+
+
+async def show_cost(body: dict[str, Any], url: str | None, as_json: bool) -> int:
+    """Say what a comparison would cost, without starting it."""
+    async with _service(url, Console(stderr=True)) as service, ApiClient(*service) as client:
+        dry = await client.dry_run(body)
+    if as_json:
+        typer.echo(json.dumps(dry, indent=2, sort_keys=True))
+        return 0
+    found = Estimate.model_validate(dry["estimate"])
+    basis = {
+        "history": "the newest run of the same plan",
+        "profile": "typical figures, good to a factor of two or three",
+    }
+    typer.echo(
+        f"{found.pairs_least} to {found.pairs_most} launch pairs, {found.gpu_minutes_least:g} to "
+        f"{found.gpu_minutes_most:g} minutes of the device, by {basis[found.basis]}; nothing was started"
+    )
+    return 0
 
 
 def _page(comparison_id: str, url: str | None) -> str:
