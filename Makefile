@@ -98,6 +98,12 @@ bench-reference: setup ## The CPU reference's decode step against torch_native's
 	PYTHONPATH=$$plugin SGLANG_PLATFORM=equipoise-cpu OMP_NUM_THREADS=1 "$$engine" -W ignore backends/bench_reference.py \
 	| tee docs/evidence/bench-reference.txt; }
 
+.PHONY: bench-client
+bench-client: setup ## Our client and SGLang's against an engine of fixed speed, into docs/evidence/bench-client.txt (ten minutes)
+	@$(BIN)/equipoise setup --print engine-python | { read -r engine; set -o pipefail; \
+	$(BIN)/python -m tests.support.bench_client "$$engine" "$$(ls -d $(EQUIPOISE_CACHE)/models/*-float32 | head -n 1)" \
+	| tee docs/evidence/bench-client.txt; }
+
 STEP ?=
 MODELS ?= models
 

@@ -34,6 +34,8 @@ def rederive(document: dict) -> tuple[float, float, float]:
     latency = document["plan"]["latency"]
     quads: dict[int, dict[int, list[dict]]] = {}
     for r in document["records"]:
+        if r["kind"] == "launch":  # a pair that was cut short is launched again and timed again as a whole
+            quads.pop(r["pair"], None)
         if r["kind"] == "block" and r["batch"] == latency["primary_batch"]:
             quads.setdefault(r["pair"], {}).setdefault(r["quad"], []).append(r)
     logs = [fmean(quad_contrast(q, latency["warmup_steps"]) for q in pair.values()) for pair in quads.values()]

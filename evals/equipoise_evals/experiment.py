@@ -1,10 +1,12 @@
 """The experiment, as one straight line. It knows engines, a clock and a recorder only by their ports."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
+from itertools import takewhile
 
 from equipoise_evals.decode.schedule import launch_order, planned_blocks
-from equipoise_evals.gsm8k.passes import run_pass
-from equipoise_evals.gsm8k.prompt import Prompt
+from equipoise_evals.gsm8k.chat import AnyPrompt
+from equipoise_evals.gsm8k.measure import ask_divergences, measure_pass
 from equipoise_evals.judge import judge
 from equipoise_evals.judge.treatment import judge_treatment
 from equipoise_evals.model import (
@@ -15,36 +17,29 @@ from equipoise_evals.model import (
     BlockRecord,
     Invalid,
     LatencyInconclusive,
+    LaunchRecord,
+    PassRecord,
     Plan,
     QuestionsRecord,
+    Records,
     Regression,
-    Role,
     TreatmentInactive,
     TreatmentRecord,
     Verdict,
 )
-from equipoise_evals.ports import Engine, Launcher, MonotonicClock, Progress, Recorder
+from equipoise_evals.ports import Engines, World
 
 STRESS_BATCH = 16
 """Batch of the stress profile where none is timed: the largest for which the presets capture a graph by default."""
 TRACED_STEPS = 8
 """Decode steps in a profiler trace: enough to tell a fill per step from the trace's edges."""
 
-Engines = Mapping[Role, Engine]
 
-
-class World:
-    """What the experiment is given of the world: a launcher, a clock, a recorder and somebody who listens."""
-
-    def __init__(self, launcher: Launcher, clock: MonotonicClock, recorder: Recorder, progress: Progress) -> None:
-        self.launcher = launcher
-        self.clock = clock
-        self.recorder = recorder
-        self.progress = progress
-
-
-async def run_comparison(plan: Plan, prompts: Sequence[Prompt], world: World) -> Verdict:
+async def run_comparison(plan: Plan, prompts: Sequence[AnyPrompt], world: World) -> Verdict:
     """Measure launch pairs until the plan is decided, then judge what was recorded.
+
+    A recorder that holds records already is gone on with: complete launch pairs stay, the one that was cut short is
+    launched again, and no question that it had answered is asked again.
 
     Args:
         plan: What is measured, and when a look may end it.
@@ -54,8 +49,13 @@ async def run_comparison(plan: Plan, prompts: Sequence[Prompt], world: World) ->
     Raises:
         EngineFault: an engine did not do what was asked; everything recorded before stays recorded.
     """
-    world.recorder.append(questions_record(prompts))
-    for pair in range(1, plan.pairs_max + 1):
+    finished = finished_pairs(world.recorder.records(), plan)
+    verdict = judge(world.recorder.records(), plan)
+    if finished and is_decided(verdict, plan, finished):
+        return verdict
+    if not world.recorder.records().of(QuestionsRecord):
+        world.recorder.append(questions_record(prompts))
+    for pair in range(finished + 1, plan.pairs_max + 1):
         world.progress("launch", pair - 1, plan.pairs_max, f"starting launch pair {pair}")
         async with world.launcher.launch_pair(plan, pair, launch_order(plan, pair)) as engines:
             await warm_up(engines, plan, world)
@@ -71,7 +71,25 @@ async def run_comparison(plan: Plan, prompts: Sequence[Prompt], world: World) ->
     return verdict
 
 
-def questions_record(prompts: Sequence[Prompt]) -> QuestionsRecord:
+def finished_pairs(records: Records, plan: Plan) -> int:
+    """Launch pairs, from the first on, of which everything planned is recorded."""
+    launched = {launch.pair for launch in records.of(LaunchRecord)}
+    passed = {(done.pair, done.role) for done in records.of(PassRecord)}
+    blocks = Counter(block.pair for block in records.current_blocks())
+
+    def complete(pair: int) -> bool:
+        asked = plan.accuracy is not None and pair <= plan.accuracy.passes_max
+        planned = len(list(planned_blocks(plan.latency, pair))) if plan.latency else 0
+        return (
+            pair in launched
+            and blocks[pair] == planned
+            and (not asked or all((pair, role) in passed for role in ROLES))
+        )
+
+    return len(list(takewhile(complete, range(1, plan.pairs_max + 1))))
+
+
+def questions_record(prompts: Sequence[AnyPrompt]) -> QuestionsRecord:
     """The questions asked and the digests of their prompts, for the record."""
     return QuestionsRecord(
         asked=tuple(AskedQuestion(question=prompt.question, prompt_sha256=prompt.sha256) for prompt in prompts)
@@ -111,16 +129,17 @@ async def treatment_is_live(engines: Engines, plan: Plan, pair: int, world: Worl
     return plan.declared_aa or (evidence is not None and evidence.active)
 
 
-async def measure_accuracy(engines: Engines, plan: Plan, prompts: Sequence[Prompt], pair: int, world: World) -> None:
+async def measure_accuracy(engines: Engines, plan: Plan, prompts: Sequence[AnyPrompt], pair: int, world: World) -> None:
     """One greedy pass per arm over the same questions, in the order in which the engines were started."""
     if plan.accuracy is None or pair > plan.accuracy.passes_max:
         return
-    if plan.stress and pair > 1:
+    passed = {(done.pair, done.role) for done in world.recorder.records().of(PassRecord)}
+    roles = [role for role in launch_order(plan, pair) if (pair, role) not in passed]
+    if roles and plan.stress and pair > 1:
         await put_under_stress(engines, plan, pair, world)
-    for role in launch_order(plan, pair):
-        world.recorder.append(
-            await run_pass(engines[role], plan.accuracy, prompts, pair=pair, clock=world.clock, progress=world.progress)
-        )
+    for role in roles:
+        await measure_pass(engines[role], plan.accuracy, prompts, pair, world)
+    await ask_divergences(engines, prompts, pair, world)
 
 
 async def put_under_stress(engines: Engines, plan: Plan, pair: int, world: World) -> None:

@@ -3,14 +3,22 @@
 An engine that cannot do what is asked raises ``EngineFault``; the experiment never catches it to carry on.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Literal, Protocol
 
 from pydantic import Field, JsonValue
 
 from equipoise_evals.model import ArmSpec, Frozen, Plan, Record, Records, Role, SamplingPlan, StepColumns
-from equipoise_evals.model.records import ClientTiming, LaunchRecord, StressRecord, TreatmentRecord
+from equipoise_evals.model.records import (
+    ClientTiming,
+    LaunchRecord,
+    PromptProbe,
+    StressRecord,
+    TokenChoice,
+    TreatmentRecord,
+)
 
 
 class EngineFault(Exception):
@@ -33,17 +41,34 @@ class EngineFault(Exception):
 
 
 class Generation(Frozen):
-    """One answer of an engine to one prompt."""
+    """One answer of an engine to one prompt.
+
+    ``sampling`` is what was sent with it, None where nobody says; ``retries`` how often it was sent in vain before.
+    """
 
     text: str
     output_ids: tuple[int, ...]
     finish_reason: str
     prompt_tokens: int
     cached_tokens: int
+    sampling: dict[str, JsonValue] | None = None
+    retries: int = 0
 
 
 class RequestFailed(Exception):
     """One request got no answer; it becomes a ``Failed`` answer, never a wrong one."""
+
+
+@dataclass(frozen=True)
+class ChatMessage:
+    """One turn of a chat."""
+
+    role: Literal["user", "assistant"]
+    content: str
+
+
+Asked = str | tuple[ChatMessage, ...]
+"""What an engine is asked: a text to go on with, or turns for its model's chat template."""
 
 
 class Decoded(Frozen):
@@ -74,8 +99,16 @@ class Engine(Protocol):
         """Read ``/server_info`` and report what this engine says and proves it is."""
         ...
 
-    async def generate(self, prompt: str, sampling: SamplingPlan) -> Generation:
+    async def probe(self, prompt: Asked) -> PromptProbe:
+        """A prompt's tokens as the model gets them; raises ``EngineFault`` unless they begin with exactly one BOS."""
+        ...
+
+    async def generate(self, prompt: Asked, sampling: SamplingPlan) -> Generation:
         """Answer one prompt; raises ``RequestFailed`` for this request, ``EngineFault`` if the engine is gone."""
+        ...
+
+    async def choose(self, prompt: Asked, prefix: Sequence[int], tokens: tuple[int | None, int | None]) -> TokenChoice:
+        """Log-probabilities of the token after ``prompt`` and the output tokens ``prefix``; raises as ``generate``."""
         ...
 
     async def decode(self, batch: int, prompt_tokens: int, steps: int, seed: int) -> Decoded:
@@ -95,6 +128,10 @@ class Engine(Protocol):
         ...
 
 
+Engines = Mapping[Role, Engine]
+"""Both engines of a launch pair."""
+
+
 class Launcher(Protocol):
     """Starts launch pairs."""
 
@@ -112,7 +149,11 @@ class Recorder(Protocol):
     """Keeps each record durably as it comes."""
 
     def append(self, record: Record) -> None:
-        """Store one record; when this returns, it survives a crash."""
+        """Store one record; when this returns, it survives a crash.
+
+        An ``AnswerRecord`` alone may still be on its way to the disk: the next question does not wait for it. A
+        ``PassRecord`` takes the place of the answers that it is made of.
+        """
         ...
 
     def records(self) -> Records:
@@ -132,3 +173,13 @@ MonotonicClock = Callable[[], float]
 """Seconds of a clock that never steps back; ``time.monotonic`` outside tests."""
 
 Prompts = Sequence[str]
+
+
+class World:
+    """What the experiment is given of the world: a launcher, a clock, a recorder and somebody who listens."""
+
+    def __init__(self, launcher: Launcher, clock: MonotonicClock, recorder: Recorder, progress: Progress) -> None:
+        self.launcher = launcher
+        self.clock = clock
+        self.recorder = recorder
+        self.progress = progress

@@ -43,7 +43,8 @@
         ├── TokenNotFound          404
         ├── WebhookNotFound        404
         ├── NotFinished            409  a report of something that has no verdict
-        └── AlreadyFinished        409  cancelling what has ended
+        ├── AlreadyFinished        409  cancelling what has ended
+        └── NotResumable           409  resuming what has a verdict, or has not ended
 
 A constructor takes the facts and writes the sentence, so that no two places word the same refusal differently. The
 status also decides the exit code of a command that meets the error, but for settings (``cli/exit_codes.py``).
@@ -360,6 +361,21 @@ class AlreadyFinished(Refusal):
 
     def __init__(self, comparison_id: str, status: str) -> None:
         super().__init__(f"comparison {comparison_id} is already {status}")
+
+
+class NotResumable(Refusal):
+    """Only a comparison that ended without a verdict can be gone on with."""
+
+    title = "Not resumable"
+    status = 409
+    type = "not-resumable"
+    remedy = "Its page shows its verdict, or how far it has come; to measure anew, submit it again."
+
+    def __init__(self, comparison_id: str, status: str) -> None:
+        super().__init__(
+            f"comparison {comparison_id} is {status}; only one that failed, was cancelled or was interrupted can be "
+            "resumed"
+        )
 
 
 class AccessRefused(Refusal):

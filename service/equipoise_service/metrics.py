@@ -66,6 +66,7 @@ class Metrics:
             "Resident memory of this data folder's engine processes; while nothing runs, all of it is left over.",
             registry=self._registry,
         ).set_function(lambda: engine_memory_bytes(data))
+        self._unclean: dict[str, int] = {}
         self._ended_s = time.monotonic()
         store.comparisons.on_end(self._ended)
 
@@ -91,9 +92,11 @@ class Metrics:
         if stored.status is Status.FAILED and stored.error is not None:
             error = stored.error
             self._failures.labels(error.arm or "none", error.stage, reason_word(error)).inc()
-        for part in self._store.records.parts(stored.id, "stop"):
-            if not StopRecord.model_validate_json(part.payload).clean:
-                self._leftovers.inc()
+        stops = (StopRecord.model_validate_json(part.payload) for part in self._store.records.parts(stored.id, "stop"))
+        unclean = sum(not stop.clean for stop in stops)
+        self._leftovers.inc(unclean - self._unclean.get(stored.id, 0))
+        if unclean:
+            self._unclean[stored.id] = unclean  # it may be resumed and end again, with these still among its records
 
 
 class _Stored(Collector):
@@ -146,11 +149,12 @@ class _Stored(Collector):
         return "unknown"
 
 
-def stage_seconds(store: Store, comparison_id: str) -> Iterator[tuple[str, float]]:
-    """What each stage took, in order, from one event that names a stage to the next that names another.
+def stage_seconds(store: Store, comparison_id: str) -> list[tuple[str, float]]:
+    """What each stage took since it was last queued, from one event that names a stage to the next that names another.
 
     Statuses are stages too: ``queued`` is the wait, ``judging`` the judge. A stage that comes again is given again.
     """
+    found: list[tuple[str, float]] = []
     current: tuple[str, datetime] | None = None
     seq = 0
     while batch := store.events.after(comparison_id, seq):
@@ -158,12 +162,12 @@ def stage_seconds(store: Store, comparison_id: str) -> Iterator[tuple[str, float
             seq = event.seq
             payload = json.loads(event.payload)
             stage = str(payload.get("stage" if event.kind == "progress" else "status"))
-            if current is None:
-                current = (stage, event.at)
+            if current is None or stage == Status.QUEUED:
+                found, current = [], (stage, event.at)
             elif stage != current[0]:
-                yield current[0], max(0.0, (event.at - current[1]).total_seconds())
+                found.append((current[0], max(0.0, (event.at - current[1]).total_seconds())))
                 current = (stage, event.at)
-    # What comes last is how it ended, which takes no time.
+    return found  # without the last, which is how it ended and takes no time
 
 
 def reason_word(error: StoredError) -> str:

@@ -5,7 +5,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from equipoise_evals.gsm8k import load
-from equipoise_evals.gsm8k.prompt import Prompt, build_prompts
+from equipoise_evals.gsm8k.chat import AnyPrompt, build_chats
+from equipoise_evals.gsm8k.prompt import build_prompts
 from equipoise_evals.gsm8k.sample import plan_questions as draw_questions
 from equipoise_evals.gsm8k.sample import questions_of
 from equipoise_evals.model import Plan, QuestionPlan
@@ -58,7 +59,7 @@ def plan_questions(request: CompareRequest, machine: Machine) -> QuestionPlan:
         return draw_questions(question_set, request.questions, request.shots, request.seed)
 
 
-def prompts_of(plan: Plan, machine: Machine) -> Sequence[Prompt]:
+def prompts_of(plan: Plan, machine: Machine) -> Sequence[AnyPrompt]:
     """The prompts of a plan, in the order asked; none without an accuracy half.
 
     Raises:
@@ -69,7 +70,7 @@ def prompts_of(plan: Plan, machine: Machine) -> Sequence[Prompt]:
     question_set = load_questions(machine)
     with _told():
         asked, shots = questions_of(question_set, plan.accuracy.questions)
-    return build_prompts(asked, shots)
+    return build_chats(asked, shots) if plan.accuracy.prompting == "chat" else build_prompts(asked, shots)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from equipoise_evals.model import ArmSpec, Frozen, Part, ScratchPolicy
+from equipoise_evals.model import ArmSpec, Frozen, Part, Prompting, ScratchPolicy
 
 Batch = Annotated[int, Field(ge=1, le=65_536)]
 LARGEST_SEED = 2**31 - 1
@@ -61,6 +61,7 @@ class CompareRequest(Frozen):
         pairs_max: At most so many launch pairs.
         questions: Size of the seeded sample of questions; null asks all of them.
         shots: Worked examples before each question.
+        prompting: ``completion`` of a text, or ``chat`` through the model's own chat template.
         concurrency: Questions in flight; null takes the device profile's.
         margin_accuracy_pp: Loss of accuracy, in percentage points, that would count.
         margin_latency: Relative change of the step time that would count; 0.005 is 0.5 %.
@@ -83,6 +84,7 @@ class CompareRequest(Frozen):
     pairs_max: int = Field(default=10, ge=1, le=100)
     questions: int | None = Field(default=None, ge=1)
     shots: int = Field(default=5, ge=0, le=64)
+    prompting: Prompting = "completion"
     concurrency: int | None = Field(default=None, ge=1, le=4_096)
     margin_accuracy_pp: float = Field(default=1.0, gt=0, lt=100)
     margin_latency: float = Field(default=0.005, gt=0, lt=1)

@@ -138,6 +138,7 @@ def resolve_accuracy(request: CompareRequest, machine: Machine) -> AccuracyPlan 
         concurrency=request.concurrency or profile.concurrency,
         passes_max=request.pairs_max,
         margin_pp=request.margin_accuracy_pp,
+        prompting=request.prompting,
     )
 
 

@@ -8,7 +8,6 @@ import asyncio
 import base64
 import hashlib
 import hmac
-import json
 import logging
 import secrets
 from collections.abc import Callable
@@ -22,7 +21,7 @@ from equipoise_service.access.addresses import is_loopback
 from equipoise_service.access.secrets import WEBHOOK_PREFIX, redacted
 from equipoise_service.bell import Bell, heard
 from equipoise_service.errors import FieldError, RequestInvalid
-from equipoise_service.store import Delivery, Store, Stored
+from equipoise_service.store import Delivery, Store
 
 log = logging.getLogger(__name__)
 
@@ -57,23 +56,6 @@ def usable_url(url: str) -> str:
         why = "needs an https address without a password in it, or an http one on the loopback"
         raise RequestInvalid([FieldError("/url", why)])
     return url
-
-
-def message_of(stored: Stored) -> bytes:
-    """What is told of a comparison that ended; the same bytes whenever it is asked for."""
-    finished_at = stored.finished_at or stored.created_at
-    payload = {
-        "type": f"comparison.{stored.status}",
-        "timestamp": finished_at.isoformat().replace("+00:00", "Z"),
-        "data": {
-            "id": stored.id,
-            "status": stored.status,
-            "verdict": stored.verdict_word,
-            "model": stored.model,
-            "path": f"/comparisons/{stored.id}",
-        },
-    }
-    return json.dumps(payload, separators=(",", ":")).encode()
 
 
 def signed_headers(secret: str, message_id: str, at: datetime, body: bytes) -> dict[str, str]:
@@ -125,9 +107,7 @@ class Sender:
             await asyncio.gather(*(self._send(client, delivery) for delivery in due))
 
     async def _send(self, client: httpx.AsyncClient, delivery: Delivery) -> None:
-        stored = await asyncio.to_thread(self._store.comparisons.get, delivery.comparison_id)
-        assert stored is not None  # noqa: S101 - deliveries go with their comparison
-        body = message_of(stored)
+        body = delivery.body.encode()
         headers = signed_headers(delivery.secret, delivery.id, self._now(), body)
         try:
             async with client.stream("POST", delivery.url, content=body, headers=headers) as response:

@@ -11,11 +11,11 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from equipoise_evals.experiment import World, run_comparison
-from equipoise_evals.gsm8k.prompt import Prompt
+from equipoise_evals.experiment import run_comparison
+from equipoise_evals.gsm8k.chat import AnyPrompt
 from equipoise_evals.judge import canonical_json, judge
 from equipoise_evals.model import Plan
-from equipoise_evals.ports import EngineFault, Launcher, Recorder
+from equipoise_evals.ports import EngineFault, Launcher, Recorder, World
 from equipoise_service import logs
 from equipoise_service.bell import Bell, heard
 from equipoise_service.errors import AlreadyFinished, ComparisonNotFound, EquipoiseError
@@ -41,7 +41,7 @@ class Tools(NamedTuple):
     """
 
     launcher: Callable[[str, Plan, Recorder], Launcher]
-    prompts: Callable[[Plan], Sequence[Prompt]]
+    prompts: Callable[[Plan], Sequence[AnyPrompt]]
     clock: Callable[[], float] = time.monotonic
 
 
@@ -138,13 +138,13 @@ class Worker:
         plan = Plan.model_validate_json(stored.plan)
         recorder = StoredRecorder(self._store.records, stored.id)
         prompts = await asyncio.to_thread(self._tools.prompts, plan)
-        world = World(
-            self._tools.launcher(stored.id, plan, recorder),
-            self._tools.clock,
-            recorder,
-            EventProgress(self._store.events, stored.id, self._tools.clock),
-        )
-        seen = await run_comparison(plan, prompts, world)
+        progress = EventProgress(self._store.events, stored.id, self._tools.clock)
+        world = World(self._tools.launcher(stored.id, plan, recorder), self._tools.clock, recorder, progress)
+        try:
+            seen = await run_comparison(plan, prompts, world)
+        finally:
+            progress.flush()
+            recorder.flush()
         self._store.comparisons.judge(stored.id)
         verdict = await asyncio.to_thread(lambda: judge(self._store.records.load(stored.id), plan))
         text = canonical_json(verdict)

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from equipoise_evals.model import ArmPair, LatencyPlan, ModelRef, Plan, Record, Records
+from equipoise_evals.model import ArmPair, LatencyPlan, ModelRef, PassRecord, Plan, Record, Records
 from equipoise_service.engines import EngineEnvironment, Limits, persistent_buffer
+from equipoise_service.store.records import is_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -22,7 +23,9 @@ class ListRecorder:
         self.kept: list[Record] = []
 
     def append(self, record: Record) -> None:
-        """Keep one."""
+        """Keep one; a pass takes the place of its answers."""
+        if isinstance(record, PassRecord):
+            self.kept = [one for one in self.kept if not is_of(one, record)]
         self.kept.append(record)
 
     def records(self) -> Records:

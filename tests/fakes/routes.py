@@ -1,6 +1,7 @@
 """The HTTP routes of SGLang that Equipoise uses, with SGLang's paths and JSON shapes."""
 
 import asyncio
+import hashlib
 import json
 import os
 import uuid
@@ -31,6 +32,7 @@ class Routes:
         self._scheduler = scheduler
         self._arguments = arguments
         self._answerer = Answerer(knobs, identity)
+        self._tokenized: dict[tuple[int, ...], str] = {}
         self._named: dict[str, list[Sequence]] = {}
         self._aborts = self._checks = 0
 
@@ -44,6 +46,7 @@ class Routes:
                 web.get("/model_info", self.model_info),
                 web.get("/server_info", self.server_info),
                 web.post("/generate", self.generate),
+                web.post("/tokenize", self.tokenize),
                 web.post("/abort_request", self.abort_request),
                 web.post("/flush_cache", self.flush_cache),
                 web.post("/start_profile", self.start_profile),
@@ -137,6 +140,14 @@ class Routes:
         self._scheduler.profile = Profile(int(body["num_steps"]), [], finish)
         return web.Response(text="Start profiling.\n")
 
+    async def tokenize(self, request: web.Request) -> web.Response:
+        """``POST /tokenize``; the prompt is remembered, so that its ids can be answered."""
+        body = await request.json()
+        prompt = body["prompt"] if "prompt" in body else "\n\n".join(turn["content"] for turn in body["messages"])
+        ids, _ = tokens(prompt)
+        self._tokenized[tuple(ids)] = prompt
+        return web.json_response({"tokens": ids, "count": len(ids), "max_model_len": 8192})
+
     async def generate(self, request: web.Request) -> web.StreamResponse:
         """``POST /generate`` with ``text`` or ``input_ids``, plain or streaming."""
         body = await request.json()
@@ -147,6 +158,10 @@ class Routes:
         if "input_ids" not in body:
             message = "Either text, input_ids or input_embeds should be provided."
             return web.json_response({"error": {"message": message}}, status=400)
+        if body.get("return_logprob"):
+            return self._choices(body)
+        if not body["stream"]:
+            return await self._answer(body | {"text": self._tokenized[tuple(body["input_ids"])]})
         prompts = body["input_ids"]
         prompts = prompts if isinstance(prompts[0], list) else [prompts]
         new_tokens = body["sampling_params"]["max_new_tokens"]
@@ -169,6 +184,7 @@ class Routes:
         prompt = body["text"]
         if self._failures.refuses(prompt):
             return web.json_response({"error": {"message": "simulated failure"}}, status=500)
+        print(f"asked {hashlib.sha256(prompt.encode()).hexdigest()}", flush=True)
         sampling = body["sampling_params"]
         ids, pieces = tokens(self._answerer.answer(prompt))
         limit = sampling["max_new_tokens"]
@@ -181,6 +197,23 @@ class Routes:
         self._failures.after_answer()
         meta = _meta(sequence, sequence.done, finish)
         return web.json_response({"text": "".join(pieces), "output_ids": ids, "meta_info": meta})
+
+    def _choices(self, body: dict[str, Any]) -> web.Response:
+        """What a remembered prompt's answer goes on with; every other token is a little less probable."""
+        ids, new_tokens = body["input_ids"], body["sampling_params"]["max_new_tokens"]
+        prompt = max((known for known in self._tokenized if ids[: len(known)] == [*known]), key=len)
+        answer, _ = tokens(self._answerer.answer(self._tokenized[prompt]))
+        done = len(ids) - len(prompt)
+        out = [*answer, 2, 2][done : done + new_tokens]
+        asked = body["token_ids_logprob"]
+        meta = {
+            "finish_reason": {"type": "length", "length": new_tokens},
+            "output_top_logprobs": [[[-0.25, token, None], [-1.75, 7, None]] for token in out],
+            "output_token_ids_logprobs": [
+                [[-0.25 if token == one else -1.75, one, None] for one in asked] for token in out
+            ],
+        }
+        return web.json_response({"text": "", "output_ids": out, "meta_info": meta})
 
     async def _stream(self, request: web.Request, sequences: list[Sequence], new_tokens: int) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})

@@ -106,6 +106,34 @@ async def test_two_real_engines_reach_an_honest_verdict(line: Line) -> None:
     assert {block.batch for block in records.of(BlockRecord)} == {1, 4}
     assert all(stop.clean for stop in records.of(StopRecord))
     assert canonical_json(judge(records, plan)) == canonical_json(verdict)
+    outputs = (await line.client.get(f"/comparisons/{comparison}/report.json")).json()["outputs"]
+    (pair,) = outputs["pairs"]
+    assert (pair["texts_equal"], pair["tokens_equal"], pair["compared"], pair["parted"]) == (8, 8, 8, [])
+
+
+async def test_answers_of_another_precision_part_and_the_report_shows_where(line: Line) -> None:
+    """Issue 5, acceptance 9: the shipped questions, a candidate that computes in bfloat16."""
+    comparison = await line.submit(parts=["accuracy"], questions=16, max_new_tokens=48,
+                                   candidate={"flags": ["--dtype", "bfloat16"]})  # fmt: skip
+
+    view = await line.ended(comparison)
+
+    assert view["status"] == "succeeded", view
+    report = (await line.client.get(f"/comparisons/{comparison}/report.json")).json()
+    (pair,) = report["outputs"]["pairs"]
+    parted = pair["parted"]
+    assert 1 <= len(parted) == 16 - pair["tokens_equal"]
+    for one in parted:
+        found = one["divergence"]
+        assert found["token_index"] is not None
+        assert found["first"]["token_at_divergence"] != found["second"]["token_at_divergence"]
+        baseline, candidate = (one["choices"][role]["logprobs"] for role in ("A", "B"))
+        assert baseline[0] is None or baseline[1] is None or baseline[0] > baseline[1]  # float32 repeats itself
+        assert candidate != baseline
+    assert {one["asked"] for one in report["outputs"]["passes"]} == {16}
+    markdown = (await line.client.get(f"/comparisons/{comparison}/report.md")).text
+    assert "### Where A1 and B1 part" in markdown
+    assert " nats: " in markdown
 
 
 async def test_an_engine_killed_in_the_gsm8k_pass_fails_the_comparison_and_leaves_nothing(line: Line) -> None:

@@ -5,22 +5,28 @@ from typing import Any
 import pytest
 
 from equipoise_evals.decode.schedule import ABBA, BAAB, launch_order, planned_blocks
-from equipoise_evals.experiment import STRESS_BATCH, World, is_decided, run_comparison
+from equipoise_evals.experiment import STRESS_BATCH, is_decided, questions_record, run_comparison
+from equipoise_evals.gsm8k.measure import MOST_DIVERGENCES
 from equipoise_evals.gsm8k.prompt import Prompt, build_prompts
 from equipoise_evals.judge import judge
 from equipoise_evals.model import (
+    AnswerRecord,
     BlockRecord,
+    DivergenceRecord,
+    Failed,
     LaunchRecord,
     PassRecord,
     Plan,
     Question,
+    QuestionsRecord,
     Records,
+    Role,
     StopRecord,
     StressRecord,
     TreatmentRecord,
     Verdict,
 )
-from equipoise_evals.ports import EngineFault
+from equipoise_evals.ports import EngineFault, RequestFailed, World
 from tests.fakes.launching import ListRecorder
 from tests.integration.service.fake import Call, FakeLauncher, Hook, nothing
 from tests.support import records as make
@@ -130,6 +136,147 @@ def test_a_regression_at_a_look_ends_the_run() -> None:
     assert verdict.accuracy.word == "regression"
     assert is_decided(verdict, plan, 2)
     assert not is_decided(verdict, plan, 1)
+
+
+GENERATED = 4 * 2 * 2
+"""Questions, arms and passes of ``run``."""
+
+
+class Killed:
+    """Ends the run at the ``at``-th call of one method, once."""
+
+    def __init__(self, method: str, at: int) -> None:
+        self.method, self.at = method, at
+        self.seen = 0
+
+    async def __call__(self, call: Call) -> None:
+        if call.method == self.method:
+            self.seen += 1
+            if self.seen == self.at:
+                raise EngineFault(call.role, "gsm8k", "killed")
+
+
+async def cut_short_and_resumed(kill: Killed) -> tuple[Verdict, Records, Plan]:
+    plan = make.plan(accuracy=make.accuracy_plan(4, concurrency=1))
+    recorder = ListRecorder()
+    world = World(FakeLauncher(recorder, kill), lambda: 0.0, recorder, silent)
+    with pytest.raises(EngineFault, match="killed"):
+        await run_comparison(plan, prompts(), world)
+    return await run_comparison(plan, prompts(), world), recorder.records(), plan
+
+
+@pytest.mark.parametrize("at", range(1, GENERATED + 1))
+async def test_a_pass_killed_at_any_answer_asks_no_answered_question_again(at: int) -> None:
+    kill = Killed("generate", at)
+    verdict, records, plan = await cut_short_and_resumed(kill)
+    assert kill.seen == GENERATED + 1  # the answer that never came, and no other
+    assert records.of(AnswerRecord) == ()
+    assert [len(done.answers) for done in records.of(PassRecord)] == [4] * 4
+    assert sum(done.resumed for done in records.of(PassRecord)) == (at - 1) % 4
+    unbroken, _, _ = await run(accuracy=make.accuracy_plan(4, concurrency=1))
+    assert (verdict.accuracy, verdict.latency) == (unbroken.accuracy, unbroken.latency)
+    assert len(records.of(QuestionsRecord)) == 1
+    assert verdict == judge(records, plan)
+
+
+@pytest.mark.parametrize("at", [1, 7, 13, 22])
+async def test_a_pair_killed_in_its_blocks_is_timed_again_whole(at: int) -> None:
+    """Two warm-up decodes a batch size come before the 8 blocks of a pair: the kills meet warm-ups and blocks."""
+    kill = Killed("decode", at)
+    verdict, records, plan = await cut_short_and_resumed(kill)
+    assert len(records.of(BlockRecord)) >= len(records.current_blocks()) == 3 * 8
+    launches = [launch.pair for launch in records.of(LaunchRecord)]
+    assert len(records.of(PassRecord)) == 4
+    assert set(launches) == {1, 2, 3}
+    unbroken, _, _ = await run()
+    assert (verdict.accuracy, verdict.latency) == (unbroken.accuracy, unbroken.latency)
+    assert verdict == judge(records, plan)
+
+
+async def test_a_run_that_had_measured_everything_starts_no_engine() -> None:
+    plan = make.plan(accuracy=make.accuracy_plan(4))
+    recorder = ListRecorder()
+    world = World(FakeLauncher(recorder), lambda: 0.0, recorder, silent)
+    verdict = await run_comparison(plan, prompts(), world)
+    before = recorder.records()
+    assert await run_comparison(plan, prompts(), world) == verdict
+    assert recorder.records() == before
+
+
+async def test_a_question_whose_request_failed_is_asked_again() -> None:
+    plan = make.plan(accuracy=make.accuracy_plan(4, concurrency=1), latency=None, pairs_max=1)
+    recorder = ListRecorder()
+    recorder.append(AnswerRecord(pair=1, role="A", answer=Failed(question_id=2, error="HTTP 500")))
+    recorder.append(AnswerRecord(pair=1, role="A", answer=make.answered(3, "#### 1")))
+    asked = Killed("generate", -1)
+    await run_comparison(plan, prompts(), World(FakeLauncher(recorder, asked), lambda: 0.0, recorder, silent))
+    assert asked.seen == 4 * 2 - 1
+    passes = {done.role: done for done in recorder.records().of(PassRecord)}
+    assert (passes["A"].resumed, passes["B"].resumed) == (1, 0)
+    assert all(answer.state == "answered" for answer in passes["A"].answers)
+
+
+def with_parted_passes(n: int) -> ListRecorder:
+    """A recorder that holds passes whose answers part at their second token, where the baseline's end."""
+    recorder = ListRecorder()
+    recorder.append(questions_record(prompts(n)))
+    arms: dict[Role, tuple[int, ...]] = {"A": (1,), "B": (1, 5)}
+    for role, ids in arms.items():
+        done = make.one_pass(1, role, [True] * n)
+        answers = tuple(answer.model_copy(update={"output_ids": ids}) for answer in done.answers)
+        recorder.append(done.model_copy(update={"answers": answers}))
+    return recorder
+
+
+async def parted(hook: Hook = nothing) -> Records:
+    """Records of a run that goes on after such passes."""
+    plan = make.plan(accuracy=make.accuracy_plan(20), latency=None, pairs_max=1)
+    recorder = with_parted_passes(20)
+    await run_comparison(plan, prompts(20), World(FakeLauncher(recorder, hook), lambda: 0.0, recorder, silent))
+    return recorder.records()
+
+
+async def test_where_answers_part_both_engines_are_asked_again() -> None:
+    records = await parted()
+    found = records.of(DivergenceRecord)
+    assert len(found) == MOST_DIVERGENCES
+    assert {(one.pair, one.token_index, one.tokens) for one in found} == {(1, 1, (None, 5))}
+    assert [one.question_id for one in found] == list(range(MOST_DIVERGENCES))
+    assert all(one.choices["A"].logprobs == (-0.1, -2.5) and not one.errors for one in found)
+
+
+async def test_equal_answers_are_not_asked_again() -> None:
+    _, records, _ = await run()
+    assert records.of(DivergenceRecord) == ()
+
+
+async def test_an_engine_that_gives_no_log_probabilities_is_named_and_the_run_goes_on() -> None:
+    async def refuse(call: Call) -> None:
+        if (call.method, call.role) == ("choose", "B"):
+            raise RequestFailed("HTTP 400")
+
+    found = (await parted(refuse)).of(DivergenceRecord)
+    assert found[0].errors == {"B": "HTTP 400"}
+    assert set(found[0].choices) == {"A"}
+
+
+async def test_a_resumed_run_asks_each_divergence_once() -> None:
+    chosen: list[Call] = []
+    kill = Killed("decode", 7)  # in the blocks of the first pair, after its passes
+
+    async def count_and_kill(call: Call) -> None:
+        if call.method == "choose":
+            chosen.append(call)
+        await kill(call)
+
+    plan = make.plan(accuracy=make.accuracy_plan(3, passes_max=1))
+    recorder = with_parted_passes(3)
+    world = World(FakeLauncher(recorder, count_and_kill), lambda: 0.0, recorder, silent)
+    with pytest.raises(EngineFault, match="killed"):
+        await run_comparison(plan, prompts(3), world)
+    await run_comparison(plan, prompts(3), world)
+    assert len(chosen) == 3 * 2
+    assert len(recorder.records().of(DivergenceRecord)) == 3
 
 
 async def test_every_pass_but_the_first_follows_stress() -> None:

@@ -10,20 +10,12 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-from equipoise_evals.gsm8k.prompt import worked_example
+from equipoise_evals.gsm8k.prompt import Prompt, worked_example
 from equipoise_evals.model import Question
+from equipoise_evals.ports import ChatMessage
 
 ANSWER = "Answer:"
-
-
-@dataclass(frozen=True)
-class ChatMessage:
-    """One turn."""
-
-    role: Literal["user", "assistant"]
-    content: str
 
 
 @dataclass(frozen=True)
@@ -39,6 +31,15 @@ class Chat:
     question: Question
     messages: tuple[ChatMessage, ...]
     sha256: str
+
+    @property
+    def asked(self) -> tuple[ChatMessage, ...]:
+        """What an engine is asked."""
+        return self.messages
+
+
+AnyPrompt = Prompt | Chat
+"""A question as it is asked, in either mode."""
 
 
 def build_chats(asked: Sequence[Question], shots: Sequence[Question]) -> tuple[Chat, ...]:

@@ -5,15 +5,14 @@ that is missing is compared with nothing, and a share of nothing is None.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from pydantic import Field
 
-from equipoise_evals.gsm8k.grade import Grade, GradeState, grade
+from equipoise_evals.gsm8k.grade import Grade, grade
+from equipoise_evals.gsm8k.state import TRUNCATED, AnswerState, answer_state
 from equipoise_evals.model import Answer, Answered, Frozen, PassRecord
-
-TRUNCATED = "length"
-"""The finish reason of an answer that the token limit cut."""
 
 
 class PassesDiffer(ValueError):
@@ -36,7 +35,7 @@ class Side(Frozen):
         token_at_divergence: Token id where the two part, None where this answer has ended or tokens are not known.
         output_tokens: Length in tokens, None where tokens are not known.
         extracted: The final answer in canonical form, None where there is none.
-        state: Its grade.
+        state: Its grade, or ``truncated``.
     """
 
     text: str
@@ -44,7 +43,7 @@ class Side(Frozen):
     output_tokens: int | None
     finish_reason: str
     extracted: str | None
-    state: GradeState
+    state: AnswerState
 
 
 class Divergence(Frozen):
@@ -149,6 +148,23 @@ def compare_passes(first: PassRecord, second: PassRecord, golds: Mapping[int, st
     )
 
 
+class Parting(NamedTuple):
+    """A question whose two answers begin alike and part: the common tokens, and each one's next, None at its end."""
+
+    question_id: int
+    prefix: tuple[int, ...]
+    tokens: tuple[int | None, int | None]
+
+
+def partings(first: PassRecord, second: PassRecord) -> Iterator[Parting]:
+    """Where two passes' answers part, in the order asked; answers whose tokens are not known are left out."""
+    for a, b in _paired(first.answers, second.answers):
+        if isinstance(a, Answered) and isinstance(b, Answered) and _tokens_known(a) and _tokens_known(b):
+            index = first_divergent_token(a.output_ids, b.output_ids)
+            if index is not None:
+                yield Parting(a.question_id, a.output_ids[:index], (_token(a, index), _token(b, index)))
+
+
 def first_divergent_token(first: Sequence[int], second: Sequence[int]) -> int | None:
     """0-based index of the first token in which two sequences differ, None where they are equal.
 
@@ -197,18 +213,22 @@ def _divergence(first: Answered, second: Answered, gold: str) -> Divergence:
         texts_equal=first.text == second.text,
         token_index=index,
         flips=(grades[0].state == "correct") != (grades[1].state == "correct"),
-        first=_side(first, grades[0], index),
-        second=_side(second, grades[1], index),
+        first=_side(first, grades[0], gold, index),
+        second=_side(second, grades[1], gold, index),
     )
 
 
-def _side(answer: Answered, graded: Grade, index: int | None) -> Side:
+def _token(answer: Answered, index: int) -> int | None:
+    return answer.output_ids[index] if index < len(answer.output_ids) else None
+
+
+def _side(answer: Answered, graded: Grade, gold: str, index: int | None) -> Side:
     ids = answer.output_ids
     return Side(
         text=answer.text,
-        token_at_divergence=ids[index] if index is not None and index < len(ids) else None,
+        token_at_divergence=None if index is None else _token(answer, index),
         output_tokens=len(ids) if _tokens_known(answer) else None,
         finish_reason=answer.finish_reason,
         extracted=graded.extracted,
-        state=graded.state,
+        state=answer_state(answer, gold),
     )

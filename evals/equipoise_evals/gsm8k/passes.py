@@ -7,8 +7,8 @@ score is for people who wait; the judge grades the stored texts), and keeps noth
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from equipoise_evals.gsm8k.chat import AnyPrompt
 from equipoise_evals.gsm8k.grade import grade
-from equipoise_evals.gsm8k.prompt import Prompt
 from equipoise_evals.model import ROLE_NAMES, AccuracyPlan, Answer, Answered, Failed, PassRecord, Role, SamplingPlan
 from equipoise_evals.ports import Engine, EngineFault, MonotonicClock, Progress, RequestFailed
 
@@ -18,7 +18,7 @@ STAGE = "gsm8k"
 async def run_pass(
     engine: Engine,
     accuracy: AccuracyPlan,
-    prompts: Sequence[Prompt],
+    prompts: Sequence[AnyPrompt],
     *,
     pair: int,
     clock: MonotonicClock,
@@ -27,6 +27,8 @@ async def run_pass(
     done: Mapping[int, Answer] | None = None,
 ) -> PassRecord:
     """Ask every prompt once, ``accuracy.concurrency`` of them in flight, started in the order given.
+
+    The first prompt's tokens are looked at before anything is asked.
 
     A request that fails becomes a ``Failed`` answer and the pass goes on. When the engine itself is gone, the requests
     still in flight are cancelled and its fault is raised; answers that had arrived were given to ``on_answer``.
@@ -49,8 +51,10 @@ async def run_pass(
     for place, prompt in enumerate(prompts):
         if done is not None and prompt.question.id in done:
             ledger.enter(place, done[prompt.question.id])
+    resumed = len(ledger.answers)
     open_places = [place for place in range(len(prompts)) if place not in ledger.answers]
     next_places = iter(open_places)
+    probe = await engine.probe(prompts[0].asked) if prompts else None
     started = clock()
     ledger.report()
     try:
@@ -59,7 +63,14 @@ async def run_pass(
                 group.create_task(_ask_on(engine, accuracy.sampling, next_places, ledger, on_answer))
     except ExceptionGroup as failures:
         raise _single(failures) from None
-    return PassRecord(pair=pair, role=engine.role, answers=ledger.complete(), duration_s=clock() - started)
+    return PassRecord(
+        pair=pair,
+        role=engine.role,
+        answers=ledger.complete(),
+        duration_s=clock() - started,
+        resumed=resumed,
+        probe=probe,
+    )
 
 
 async def _ask_on(
@@ -78,10 +89,10 @@ async def _ask_on(
         ledger.report()
 
 
-async def _ask(engine: Engine, sampling: SamplingPlan, prompt: Prompt) -> Answer:
+async def _ask(engine: Engine, sampling: SamplingPlan, prompt: AnyPrompt) -> Answer:
     question = prompt.question.id
     try:
-        generation = await engine.generate(prompt.text, sampling)
+        generation = await engine.generate(prompt.asked, sampling)
     except RequestFailed as failed:
         return Failed(question_id=question, error=str(failed))
     return Answered(
@@ -91,6 +102,8 @@ async def _ask(engine: Engine, sampling: SamplingPlan, prompt: Prompt) -> Answer
         finish_reason=generation.finish_reason,
         prompt_tokens=generation.prompt_tokens,
         cached_tokens=generation.cached_tokens,
+        sampling=generation.sampling,
+        retries=generation.retries,
     )
 
 
@@ -105,7 +118,7 @@ def _single(failures: ExceptionGroup) -> Exception:
 class _Ledger:
     """The answers of one pass by place, and the running score for people who wait."""
 
-    def __init__(self, prompts: Sequence[Prompt], role: Role, progress: Progress) -> None:
+    def __init__(self, prompts: Sequence[AnyPrompt], role: Role, progress: Progress) -> None:
         self.prompts = prompts
         self.answers: dict[int, Answer] = {}
         self._role = role

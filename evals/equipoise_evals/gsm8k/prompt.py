@@ -36,6 +36,11 @@ class Prompt:
     text: str
     sha256: str
 
+    @property
+    def asked(self) -> str:
+        """What an engine is asked."""
+        return self.text
+
 
 def build_prompts(asked: Sequence[Question], shots: Sequence[Question]) -> tuple[Prompt, ...]:
     """The prompts of the asked questions, in the order given, each after the same worked examples.

@@ -14,6 +14,7 @@ from equipoise_evals.model import (
     AccuracyInconclusive,
     AccuracyPlan,
     AccuracyVerdict,
+    DecidedAccuracy,
     Identical,
     Improved,
     NonInferior,
@@ -135,24 +136,31 @@ def _word(accuracy: AccuracyPlan, evidence: AccuracyEvidence) -> AccuracyVerdict
         return Improved(evidence=evidence)
     if evidence.lower_pp > -evidence.margin_pp:
         return NonInferior(evidence=evidence)
+    passes, decided = _passes_needed(accuracy, evidence)
     return AccuracyInconclusive(
-        why=f"the lower limit of {evidence.lower_pp:+.2f} pp does not clear the margin of -{accuracy.margin_pp:g} pp",
-        passes_needed=_passes_needed(accuracy, evidence),
+        why=f"the one-sided lower limit of {evidence.lower_pp:+.2f} pp does not clear the margin of "
+        f"-{accuracy.margin_pp:g} pp",
+        passes_needed=passes,
+        decides_as=decided,
         evidence=evidence,
     )
 
 
-def _passes_needed(accuracy: AccuracyPlan, evidence: AccuracyEvidence) -> int | None:
-    """Passes that would decide: the second for the A/A control, else by the discordance seen; None if out of reach.
+def _passes_needed(accuracy: AccuracyPlan, evidence: AccuracyEvidence) -> tuple[int | None, DecidedAccuracy | None]:
+    """Passes that would decide, and as what: the second for the A/A control, else by the discordance seen.
 
     More passes sharpen each question's own rate, so the gain is at most that of as many more questions; the answer is
     therefore a lower bound, and says so in the words.
     """
     if evidence.outputs_equal and evidence.control_equal is None:
-        return 2
+        return 2, None
     for passes in range(evidence.passes + 1, PASSES_WITHIN_REACH + 1):
         b, c, n = (passes * x for x in (evidence.only_candidate, evidence.only_baseline, evidence.graded))
         low, high = tango_interval(b, c, n, confidence=0.95)
-        if low > 0 or high < 0 or 100 * tango_interval(b, c, n, confidence=0.9)[0] > -accuracy.margin_pp:
-            return passes
-    return None
+        if high < 0:
+            return passes, "regression"
+        if low > 0:
+            return passes, "improved"
+        if 100 * tango_interval(b, c, n, confidence=0.9)[0] > -accuracy.margin_pp:
+            return passes, "non_inferior"
+    return None, None

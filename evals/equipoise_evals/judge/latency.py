@@ -169,4 +169,7 @@ def _why_open(busy: LatencyContrast, period: LatencyContrast, m: float) -> str:
         return f"busy time is lower, but the period is not shown to stay below +{m:.2%}"
     if busy.interval and busy.interval.low > 0:
         return f"measurably slower, but not shown to be by more or by less than {m:.2%}"
-    return f"the interval holds both 0 and values beyond the margin of {m:.2%}, or is too wide for it"
+    for name, contrast in (("busy time", busy), ("the period", period)):
+        if contrast.interval and (contrast.interval.low < -m or contrast.interval.high > m):
+            return f"the interval of {name} holds both 0 and changes beyond the margin of {m:.2%}"
+    return f"the intervals are too wide to show equal speed within the margin of {m:.2%}"

@@ -12,7 +12,6 @@ from equipoise_evals.judge.treatment import judge_treatment
 from equipoise_evals.judge.two_level import PairLevels
 from equipoise_evals.judge.validity import judge_validity
 from equipoise_evals.model import (
-    BlockRecord,
     Cost,
     Invalid,
     LaunchRecord,
@@ -57,7 +56,7 @@ def measure(records: Records, plan: Plan) -> Measured:
     levels: list[PairLevels] = []
     if plan.latency is not None:
         try:
-            complete = quads_by_pair(records.of(BlockRecord), plan.latency)
+            complete = quads_by_pair(records.current_blocks(), plan.latency)
             contrasts = all_contrasts(complete, plan.latency)
             levels = primary_levels(complete, plan.latency)
         except UnusableQuadError as error:

@@ -78,7 +78,8 @@ def disturbed(evidence: TwoLevelEvidence | None) -> Invalid | None:
         return None
     return Invalid(
         reason="disturbed",
-        detail=f"step times jump between {evidence.low_us:.0f} and {evidence.high_us:.0f} us, and the arms spent "
-        f"{evidence.baseline_share:.0%} and {evidence.candidate_share:.0%} of their steps at the lower level; "
-        f"more than {100 * SHARE_GAP_MAX:.0f} points of difference decide a mean by chance",
+        detail=f"each arm's step times jump between two levels (on average over both arms {evidence.low_us:.0f} and "
+        f"{evidence.high_us:.0f} us); the baseline spent {evidence.baseline_share:.0%} of its steps at its lower level "
+        f"and the candidate {evidence.candidate_share:.0%}: with more than {100 * SHARE_GAP_MAX:.0f} points between "
+        "them, chance decides which mean is lower",
     )

@@ -2,12 +2,17 @@
 
 from collections.abc import Sequence
 
-from equipoise_evals.model import Invalid, LaunchRecord, PassRecord, Plan, Records
+from equipoise_evals.judge.confounded import judge_confounding
+from equipoise_evals.model import ROLE_NAMES, Invalid, LaunchRecord, PassRecord, Plan, Records
 
 
 def judge_validity(records: Records, plan: Plan) -> Invalid | None:
     """The first reason for which these records cannot be judged, or None."""
-    return _attestation(records.of(LaunchRecord), plan) or _missing_answers(records.of(PassRecord), plan)
+    return (
+        _attestation(records.of(LaunchRecord), plan)
+        or _missing_answers(records.of(PassRecord), plan)
+        or judge_confounding(records, plan)
+    )
 
 
 def _attestation(launches: Sequence[LaunchRecord], plan: Plan) -> Invalid | None:
@@ -28,10 +33,12 @@ def _missing_answers(passes: Sequence[PassRecord], plan: Plan) -> Invalid | None
     share, limit = missing_share(passes), plan.accuracy.missing_share_max
     if share <= limit:
         return None
+    worst = max(passes, key=lambda one: missing_share([one]))
     return Invalid(
         reason="missing_answers",
-        detail=f"{share:.1%} of the questions of one pass got no answer; at most {limit:.1%} may be missing. Missing "
-        "answers are not wrong answers, so accuracy cannot be compared",
+        detail=f"{sum(answer.state == 'error' for answer in worst.answers)} of {len(worst.answers)} questions got no "
+        f"answer from the {ROLE_NAMES[worst.role]} in launch pair {worst.pair} ({share:.1%}); at most {limit:.1%} may "
+        "be missing. Missing answers are not wrong answers, so accuracy cannot be compared",
     )
 
 

@@ -8,18 +8,22 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from equipoise_evals.model import (
+    LOOKS,
     AccuracyInconclusive,
     AccuracyVerdict,
     Block,
     Cause,
+    DecidedAccuracy,
     Equivalent,
     Faster,
     Identical,
     Improved,
     Inconclusive,
+    Interval,
     Invalid,
     InvalidReason,
     LatencyContrast,
+    LatencyEvidence,
     LatencyInconclusive,
     LatencyVerdict,
     Neutral,
@@ -34,8 +38,14 @@ from equipoise_evals.model import (
 _SIZES: dict[Size, str] = {
     "material": "by more than the margin of {margin}",
     "small": "by less than the margin of {margin}",
-    "unclear": "though perhaps by less than the margin of {margin}",
+    "unclear": "by {probably} than the margin of {margin}",
 }
+_DECIDED: dict[DecidedAccuracy, str] = {
+    "regression": "a regression",
+    "improved": "an improvement",
+    "non_inferior": "not worse by the margin",
+}
+AA_DECLARED = "Both arms are meant to be equal (declared A/A). "
 _CAUSES: dict[Cause, str] = {
     "regression": "it answers fewer questions rightly",
     "slower": "it decodes slower than the margin allows",
@@ -46,6 +56,10 @@ _MENDS: dict[InvalidReason, str] = {
     "clock_gap": "Lock the device's clocks or let it cool, and run again.",
     "disturbed": "Run again on a quieter machine, with the device's clocks locked; more launch pairs even out levels.",
     "attestation": "Check which plugin and which flags the engines really started with, and run again.",
+    "device_differs": "Run both arms on the same device, and run again.",
+    "sampling_differs": "Let nothing between Equipoise and the engines change a request's parameters, and run again.",
+    "cache_differs": "Switch the prefix cache off in both arms (--disable-radix-cache), and run again.",
+    "prompt_differs": "Give both arms the same model with the same tokenizer and chat template, and run again.",
     "no_measurement": "Look into the engines' logs for what kept the steps from being measured, and run again.",
 }
 
@@ -58,11 +72,17 @@ class Words(NamedTuple):
     what_to_do: str
 
 
-def words(overall: Overall, latency: LatencyVerdict | None, accuracy: AccuracyVerdict | None) -> Words:
-    """The sentences for a verdict."""
+def words(
+    overall: Overall, latency: LatencyVerdict | None, accuracy: AccuracyVerdict | None, *, declared_aa: bool = False
+) -> Words:
+    """The sentences for a verdict; ``declared_aa`` says that both arms are meant to be equal."""
     parts = [part for part in (latency_sentence(latency), accuracy_sentence(accuracy)) if part]
+    if len(parts) == 1:
+        parts.append(f"{'speed' if latency is None else 'accuracy'} was not measured")
+    if isinstance(accuracy, Regression):
+        parts.reverse()  # What blocks is said first.
     return Words(
-        headline=_headline(overall, parts),
+        headline=f"{AA_DECLARED if declared_aa else ''}{_headline(overall, parts)}",
         how_sure=_how_sure(overall, latency, accuracy),
         what_to_do=_what_to_do(overall, latency, accuracy),
     )
@@ -76,7 +96,8 @@ def latency_sentence(verdict: LatencyVerdict | None) -> str:
     where = f"at batch {busy.batch}"
     match verdict:
         case Faster():
-            by = _SIZES[verdict.size].format(margin=f"{verdict.evidence.margin:.2%}")
+            probably = "probably more" if busy.effect < -verdict.evidence.margin else "probably less"
+            by = _SIZES[verdict.size].format(margin=f"{verdict.evidence.margin:.2%}", probably=probably)
             return f"the candidate decodes faster {where}, {by} ({_both_clocks(busy, period)})"
         case Equivalent(measurably_slower=True):
             return (
@@ -135,21 +156,24 @@ def _how_sure(overall: Overall, latency: LatencyVerdict | None, accuracy: Accura
         return "No statement about speed or accuracy is made."
     parts = []
     if latency is not None:
-        parts.append(how_sure_of_latency(latency.evidence.busy))
+        parts.append(how_sure_of_latency(latency.evidence))
     if accuracy is not None:
         parts.append(how_sure_of_accuracy(accuracy))
     return _sentence(parts) if parts else "Nothing was measured."
 
 
-def how_sure_of_latency(busy: LatencyContrast) -> str:
-    """One clause: the interval of busy time and the launch pairs it rests on."""
+def how_sure_of_latency(evidence: LatencyEvidence) -> str:
+    """One clause: the intervals of both clocks that decide, and the launch pairs they rest on."""
+    busy, period = evidence.busy, evidence.period
     pairs = f"{busy.pairs} launch pair{'s' * (busy.pairs != 1)}"
     if busy.pairs == 2:
         pairs += ", which bound little"
     if busy.interval is None:
         return f"busy time has no interval yet ({pairs})"
-    low, high = _percent(busy.interval.low), _percent(busy.interval.high)
-    return f"with {busy.interval.level:.1%} confidence busy time changes by {low} to {high} ({pairs})"
+    changes = f"busy time changes by {_limits(busy.interval)}"
+    if period.interval is not None:
+        changes += f" and the period by {_limits(period.interval)}"
+    return f"with {busy.interval.level:.1%} confidence {changes} ({pairs})"
 
 
 def how_sure_of_accuracy(accuracy: AccuracyVerdict) -> str:
@@ -171,7 +195,8 @@ def how_sure_of_accuracy(accuracy: AccuracyVerdict) -> str:
 def _what_to_do(overall: Overall, latency: LatencyVerdict | None, accuracy: AccuracyVerdict | None) -> str:
     match overall:
         case Ship():
-            return "Ship the candidate: it is faster, and its accuracy holds."
+            more = "answers more questions rightly" if isinstance(accuracy, Improved) else "its accuracy holds"
+            return f"Ship the candidate: it is faster{_how_much(latency)}, and {more}."
         case Neutral():
             return (
                 "Decide by other reasons: nothing in speed or accuracy speaks against the candidate, and nothing in "
@@ -194,15 +219,26 @@ def _how_to_decide(overall: Inconclusive, latency: LatencyVerdict | None, accura
     if isinstance(latency, LatencyInconclusive):
         steps.append(_pairs_to_come(latency))
     if isinstance(accuracy, AccuracyInconclusive):
-        steps.append(
-            f"at least {accuracy.passes_needed} passes would decide the accuracy, if the discordance stays"
-            if accuracy.passes_needed
-            else "more questions are needed to decide the accuracy"
-        )
+        steps.append(_passes_to_come(accuracy))
     return _sentence(steps or overall.reasons)
 
 
+def _passes_to_come(accuracy: AccuracyInconclusive) -> str:
+    if accuracy.passes_needed is None:
+        return "more questions are needed to decide the accuracy"
+    towards = f", as {_DECIDED[accuracy.decides_as]}" if accuracy.decides_as else ""
+    return (
+        f"no fewer than {accuracy.passes_needed} passes over the questions in each arm would decide the accuracy"
+        f"{towards}, if the answers go on differing as they do"
+    )
+
+
 def _pairs_to_come(latency: LatencyInconclusive) -> str:
+    if latency.pairs_needed is None and latency.evidence.busy.pairs < LOOKS[0]:
+        return (
+            f"{latency.evidence.busy.pairs} launch pairs are too few to tell how many would decide the speed: allow "
+            "more (pairs_max), on a quieter machine if there is one"
+        )
     if latency.pairs_needed is None:
         return (
             "launches differ too much for any number of pairs within reach: measure on a quieter machine or in longer "
@@ -211,13 +247,25 @@ def _pairs_to_come(latency: LatencyInconclusive) -> str:
     if latency.evidence.busy.launch_sd is None:
         return f"at least {latency.pairs_needed} launch pairs are needed to decide the speed"
     return (
-        f"about {latency.pairs_needed} launch pairs (pairs_max) would probably decide the speed, if estimate and "
-        "spread between launches stay as they are"
+        f"about {latency.pairs_needed} launch pairs in all (pairs_max {latency.pairs_needed}) would probably decide "
+        "the speed, if estimate and spread between launches stay as they are"
     )
 
 
 def _percent(effect: float) -> str:
     return f"{100 * effect:+.2f} %"
+
+
+def _limits(interval: Interval) -> str:
+    return f"{_percent(interval.low)} to {_percent(interval.high)}"
+
+
+def _how_much(latency: LatencyVerdict | None) -> str:
+    """By how much at least and at most, where that may be less than the margin."""
+    if not isinstance(latency, Faster) or latency.size == "material" or latency.evidence.busy.interval is None:
+        return ""
+    interval = latency.evidence.busy.interval
+    return f", if only by {-100 * interval.high:.2f} to {-100 * interval.low:.2f} %"
 
 
 def _both_clocks(busy: LatencyContrast, period: LatencyContrast) -> str:

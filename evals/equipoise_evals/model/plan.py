@@ -8,6 +8,8 @@ from equipoise_evals.model.arms import ArmPair
 from equipoise_evals.model.base import Frozen
 
 Part = Literal["latency", "accuracy"]
+Prompting = Literal["completion", "chat"]
+"""Whether a question is a text to go on with, or a user's turn that the model's chat template wraps."""
 Layout = Literal["co_resident", "alternating", "crossover"]
 EngineMetric = Literal["busy", "period"]
 
@@ -80,6 +82,7 @@ class AccuracyPlan(Frozen):
     passes_max: int = Field(ge=1)
     margin_pp: float = Field(gt=0, lt=100)
     missing_share_max: float = Field(default=0.01, ge=0, lt=1)
+    prompting: Prompting = "completion"
 
     @property
     def looks(self) -> tuple[int, ...]:

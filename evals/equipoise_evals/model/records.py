@@ -144,7 +144,12 @@ class BlockRecord(Frozen):
 
 
 class Answered(Frozen):
-    """The engine answered; whether rightly is for the grader."""
+    """The engine answered; whether rightly is for the grader.
+
+    Attributes:
+        sampling: The parameters as they were sent with this request; None where they were not recorded.
+        retries: How often the request was sent before it was taken.
+    """
 
     state: Literal["answered"] = "answered"
     question_id: int = Field(ge=0)
@@ -153,6 +158,8 @@ class Answered(Frozen):
     finish_reason: str
     prompt_tokens: int = Field(ge=0)
     cached_tokens: int = Field(ge=0)
+    sampling: dict[str, JsonValue] | None = None
+    retries: int = Field(default=0, ge=0)
 
 
 class Failed(Frozen):
@@ -166,14 +173,83 @@ class Failed(Frozen):
 Answer = Annotated[Answered | Failed, Field(discriminator="state")]
 
 
+class AnswerRecord(Frozen):
+    """One answer of a pass that goes on, kept as it comes; the pass's own record takes its place when it is complete.
+
+    What is left of a pass that was cut short is these; a resumed run asks only the questions that have none.
+    """
+
+    kind: Literal["answer"] = "answer"
+    pair: int = Field(ge=1)
+    role: Role
+    answer: Answer
+
+
+class PromptProbe(Frozen):
+    """The first prompt of a pass as the engine's tokenizer gives it to the model.
+
+    Attributes:
+        tokens: How many there are.
+        head: The first of them.
+        bos: The token that this tokenizer puts before every text; None where it puts none. A prompt begins with
+            exactly one, whether the tokenizer or a chat template wrote it.
+    """
+
+    tokens: int = Field(ge=0)
+    head: tuple[int, ...]
+    bos: int | None
+
+
 class PassRecord(Frozen):
-    """One greedy pass over the questions in one engine, in the order asked."""
+    """One greedy pass over the questions in one engine, in the order asked.
+
+    ``resumed`` answers are those of an earlier launch of the same pair, which was cut short. ``probe`` is None where
+    it was not recorded.
+    """
 
     kind: Literal["pass"] = "pass"
     pair: int = Field(ge=1)
     role: Role
     answers: tuple[Answer, ...]
     duration_s: float = Field(ge=0)
+    resumed: int = Field(default=0, ge=0)
+    probe: PromptProbe | None = None
+
+
+class TokenChoice(Frozen):
+    """What one engine thinks of the next token after a prefix that both arms' answers share.
+
+    Attributes:
+        logprobs: Natural log-probabilities of the two answers' tokens there, baseline's and candidate's; None where an
+            answer had ended.
+        top: Token ids with their log-probabilities, most probable first.
+        path: ``decode`` where the token came out of a decode step, as it did in the pass; ``prefill`` where it is the
+            first of an answer, or the engine would not repeat the last token of the prefix by itself.
+    """
+
+    logprobs: tuple[float | None, float | None]
+    top: tuple[tuple[int, float], ...]
+    path: Literal["decode", "prefill"]
+
+
+class DivergenceRecord(Frozen):
+    """Where the arms' answers of one launch pair part, asked of both engines again after their passes.
+
+    Asked again, since log-probabilities with every token would change what a decode step does.
+
+    Attributes:
+        token_index: 0-based first output token that differs.
+        tokens: The baseline's and the candidate's token there; None where an answer had ended.
+        choices: By role; an engine whose request failed is missing, and ``errors`` says why.
+    """
+
+    kind: Literal["divergence"] = "divergence"
+    pair: int = Field(ge=1)
+    question_id: int = Field(ge=0)
+    token_index: int = Field(ge=0)
+    tokens: tuple[int | None, int | None]
+    choices: dict[Role, TokenChoice]
+    errors: dict[Role, str] = Field(default_factory=dict)
 
 
 class StressedPhase(Frozen):
@@ -236,13 +312,30 @@ class StopRecord(Frozen):
 
 
 Record = Annotated[
-    QuestionsRecord | LaunchRecord | TreatmentRecord | BlockRecord | StressRecord | PassRecord | StopRecord,
+    QuestionsRecord
+    | LaunchRecord
+    | TreatmentRecord
+    | BlockRecord
+    | StressRecord
+    | AnswerRecord
+    | PassRecord
+    | DivergenceRecord
+    | StopRecord,
     Field(discriminator="kind"),
 ]
 
 
 RecordKind = TypeVar(
-    "RecordKind", QuestionsRecord, LaunchRecord, TreatmentRecord, BlockRecord, StressRecord, PassRecord, StopRecord
+    "RecordKind",
+    QuestionsRecord,
+    LaunchRecord,
+    TreatmentRecord,
+    BlockRecord,
+    StressRecord,
+    AnswerRecord,
+    PassRecord,
+    DivergenceRecord,
+    StopRecord,
 )
 
 
@@ -255,3 +348,16 @@ class Records(Frozen):
     def of(self, kind: type[RecordKind]) -> tuple[RecordKind, ...]:
         """The records of one kind, in order."""
         return tuple(record for record in self.records if isinstance(record, kind))
+
+    def current_blocks(self) -> tuple[BlockRecord, ...]:
+        """The blocks of each engine's last launch in a pair.
+
+        A pair that was cut short is launched again when the run is resumed, and timed again as a whole: the launch is
+        the unit, so blocks of two launches never make one pair.
+        """
+        last = {(r.pair, r.role): place for place, r in enumerate(self.records) if isinstance(r, LaunchRecord)}
+        return tuple(
+            record
+            for place, record in enumerate(self.records)
+            if isinstance(record, BlockRecord) and place > last.get((record.pair, record.role), -1)
+        )

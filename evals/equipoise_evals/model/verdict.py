@@ -13,6 +13,7 @@ from equipoise_evals.model.base import Frozen
 from equipoise_evals.model.records import PdlLinks
 
 Metric = Literal["busy", "period", "client_tpot"]
+DecidedAccuracy = Literal["regression", "improved", "non_inferior"]
 
 
 class Interval(Frozen):
@@ -284,11 +285,15 @@ class NonInferior(Frozen):
 
 
 class AccuracyInconclusive(Frozen):
-    """The evidence decides nothing yet; ``passes_needed`` would, None where no number within reach does."""
+    """The evidence decides nothing yet; ``passes_needed`` would, None where no number within reach does.
+
+    ``decides_as`` is the word that so many passes would lead to, if the answers went on differing as they do.
+    """
 
     word: Literal["inconclusive"] = "inconclusive"
     why: str
     passes_needed: int | None = Field(default=None, ge=1)
+    decides_as: DecidedAccuracy | None = None
     evidence: AccuracyEvidence
 
 
@@ -346,7 +351,10 @@ class TreatmentInactive(Frozen):
     word: Literal["treatment_inactive"] = "treatment_inactive"
 
 
-InvalidReason = Literal["missing_answers", "clock_gap", "disturbed", "attestation", "no_measurement"]
+InvalidReason = Literal[
+    "missing_answers", "clock_gap", "disturbed", "attestation", "no_measurement",
+    "device_differs", "sampling_differs", "cache_differs", "prompt_differs",
+]  # fmt: skip
 
 
 class Invalid(Frozen):

@@ -1,4 +1,4 @@
-"""Submitting, listing, reading and cancelling comparisons."""
+"""Submitting, listing, reading, cancelling and resuming comparisons."""
 
 from typing import Annotated, Literal
 
@@ -11,12 +11,12 @@ from equipoise_service.api.dependencies import TheComparison, TheService, compar
 from equipoise_service.api.etags import UNCHANGED, tagged
 from equipoise_service.api.problems import document
 from equipoise_service.api.views import ComparisonList, ComparisonView, ProgressView
-from equipoise_service.errors import EmptyIdempotencyKey, IdempotencyConflict, InvalidCursor, QueueFull
+from equipoise_service.errors import EmptyIdempotencyKey, IdempotencyConflict, InvalidCursor, NotResumable, QueueFull
 from equipoise_service.estimate import DryRun, estimate
 from equipoise_service.ids import is_id, new_id
 from equipoise_service.requests import CompareRequest
 from equipoise_service.service import Service
-from equipoise_service.store import FINAL, ListFilter, NewComparison, Status, Stored
+from equipoise_service.store import FINAL, InvalidTransition, ListFilter, NewComparison, Status, Stored
 
 router = APIRouter(tags=["comparisons"], responses=document(422))
 LONGEST_KEY = 255
@@ -90,6 +90,23 @@ async def cancel(comparison_id: str, service: TheService) -> ComparisonView:
     return _view(service, comparison_of(comparison_id, service))
 
 
+@router.post("/comparisons/{comparison_id}/resume", status_code=202, responses=document(404, 408, 409, 413))
+async def resume(comparison_id: str, service: TheService) -> ComparisonView:
+    """Queue a comparison again that ended without a verdict.
+
+    Complete launch pairs are kept. The pair that was cut short is launched and timed again; questions that it had
+    answered are not asked again.
+    """
+    stored = comparison_of(comparison_id, service)
+    try:
+        with service.accepting:
+            require_place(service)
+            service.store.comparisons.resume(stored.id)
+    except InvalidTransition as refused:
+        raise NotResumable(stored.id, refused.current) from refused
+    return _view(service, comparison_of(stored.id, service))
+
+
 def _seen_before(service: Service, body: CompareRequest, key: str | None) -> Stored | None:
     stored = service.store.comparisons.by_key(key) if key is not None else None
     return None if stored is None else _same_body(stored, body, str(key))
@@ -105,12 +122,16 @@ def _accept(service: Service, body: CompareRequest, key: str | None) -> Stored:
         plan=plan.model_dump_json(),
         idempotency_key=key,
     )
-    most = service.settings.queue_max
     with service.accepting:
-        if service.store.comparisons.queued() >= most:
-            raise QueueFull(most)
+        require_place(service)
         stored, added = service.store.comparisons.add(new)
     return stored if added else _same_body(stored, body, str(key))
+
+
+def require_place(service: Service) -> None:
+    """Raise ``QueueFull`` unless one more comparison may wait. Hold ``service.accepting`` until it does."""
+    if service.store.comparisons.queued() >= service.settings.queue_max:
+        raise QueueFull(service.settings.queue_max)
 
 
 def _same_body(stored: Stored, body: CompareRequest, key: str) -> Stored:

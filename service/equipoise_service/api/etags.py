@@ -1,4 +1,4 @@
-"""Entity tags: a finished comparison never changes, so whoever has it need not get it again."""
+"""Entity tags: whoever has a finished comparison need not get it again."""
 
 import hashlib
 from typing import Any

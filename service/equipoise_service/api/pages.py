@@ -16,8 +16,10 @@ from equipoise_service.api.problems import document
 from equipoise_service.api.views import ComparisonList, ComparisonView, verdict_of
 from equipoise_service.errors import InvalidCursor
 from equipoise_service.ids import is_id
+from equipoise_service.report import build_report
 from equipoise_service.report.markdown import interval_text
-from equipoise_service.report.tables import CLOCKS, contrasts, pdl_sentence, treatment_counts
+from equipoise_service.report.markdown_outputs import PAIRS, PARTED, PASSES, pair_cells, parted_cells, pass_cells
+from equipoise_service.report.tables import CLOCKS, contrasts, pdl_sentence, treatment_counts, word_of
 from equipoise_service.store import FINAL, ListFilter, Status
 
 router = APIRouter(tags=["pages"], include_in_schema=False)
@@ -28,6 +30,13 @@ templates.env.globals.update(
     role_names=ROLE_NAMES,
     pdl_sentence=pdl_sentence,
     treatment_counts=treatment_counts,
+    word_of=word_of,
+    passes_header=PASSES,
+    pass_cells=pass_cells,
+    pairs_header=PAIRS,
+    pair_cells=pair_cells,
+    parted_header=PARTED,
+    parted_cells=parted_cells,
     statuses=list(Status),
     verdicts=["ship", "neutral", "block", "inconclusive", "treatment_inactive", "invalid"],
 )
@@ -47,12 +56,15 @@ def past_comparisons(request: Request, query: Annotated[ListQuery, Query()], ser
 def one_comparison(request: Request, stored: TheComparison, service: TheService) -> Response:
     """One comparison: its verdict, its error, or how far it has come."""
     progress = service.store.events.latest(stored.id, "progress")
+    report = build_report(stored, service.store.records) if stored.verdict is not None else None
     view = ComparisonView.of(stored, None)
     return page(
         request,
         "comparison.html",
         view=view,
         verdict=verdict_of(stored),
+        warnings=report.warnings if report else (),
+        outputs=report.outputs if report else None,
         live=stored.status not in FINAL,
         progress=json.loads(progress.payload) if progress else None,
     )

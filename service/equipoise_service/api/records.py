@@ -28,8 +28,9 @@ def read_records(stored: TheComparison, service: TheService, request: Request) -
     """The plan, every record so far in the order observed, and the verdict if there is one."""
     headers = {"Content-Disposition": f'inline; filename="equipoise-{stored.id}-records.json"'}
     if stored.status in FINAL:
-        # Records are kept byte for byte and never change, so their comparison's own facts tell them apart.
-        headers |= tag_headers(stored.id.encode(), stored.plan.encode(), (stored.verdict or "").encode())
+        # Kept byte for byte, and added to only by a comparison that is resumed and then ends anew.
+        ended = str(stored.finished_at).encode()
+        headers |= tag_headers(stored.id.encode(), ended, stored.plan.encode(), (stored.verdict or "").encode())
         if has_it(request, headers["ETag"]):
             return Response(status_code=304, headers=headers)
     return StreamingResponse(

@@ -128,5 +128,6 @@ def links(comparison_id: str) -> dict[str, str]:
         ("report_csv", "/report.csv"),
         ("report_markdown", "/report.md"),
         ("cancel", "/cancel"),
+        ("resume", "/resume"),
     )
     return {name: root + path for name, path in names}

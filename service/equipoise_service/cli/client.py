@@ -54,13 +54,22 @@ class ApiClient:
         """Cancel a comparison."""
         await self._json("POST", f"/comparisons/{comparison_id}/cancel")
 
+    async def resume(self, comparison_id: str) -> int:
+        """Resume a comparison that ended without a verdict, and return the number of the newest event before that."""
+        newest = [event.seq async for event in self.events(comparison_id)]
+        await self._json("POST", f"/comparisons/{comparison_id}/resume")
+        return max(newest, default=0)
+
     async def text(self, path: str) -> str:
         """A document as text."""
         return (await self._request("GET", path)).text
 
-    async def events(self, comparison_id: str) -> AsyncIterator[Happened]:
-        """Every event of a comparison, each once and in order, until it has ended; comes back when the line drops."""
-        seen, lost_s = 0, 0.0
+    async def events(self, comparison_id: str, after: int = 0) -> AsyncIterator[Happened]:
+        """Events of a comparison from number ``after`` on, each once and in order, until it has ended.
+
+        It comes back when the line drops.
+        """
+        seen, lost_s = after, 0.0
         while True:
             try:
                 async for event in self._events_once(comparison_id, seen):

@@ -25,6 +25,9 @@ def compare(  # noqa: PLR0913, PLR0917 - one parameter an option, one option a f
     pairs_max: Annotated[int | None, typer.Option(help="At most so many launch pairs.")] = None,
     questions: Annotated[int | None, typer.Option(help="Size of the sample; all questions if not given.")] = None,
     shots: Annotated[int | None, typer.Option(help="Worked examples before each question.")] = None,
+    prompting: Annotated[
+        str | None, typer.Option(help="completion (the default), or chat by the model's own template.")
+    ] = None,
     concurrency: Annotated[int | None, typer.Option(help="Questions in flight.")] = None,
     margin_accuracy_pp: Annotated[
         str | None, typer.Option(help="Loss of accuracy that counts, in points: 1 or 1pp (the default).")

@@ -36,7 +36,20 @@ class Reach(NamedTuple):
 async def compare_and_show(body: dict[str, Any], url: str | None, as_json: bool) -> int:
     """Submit, watch, show how it ended, and return the exit code."""
     console = Console(stderr=True)
-    view = await compared(body, url, console)
+    return _shown(await compared(body, url, console), url, as_json, console)
+
+
+async def resume_and_show(comparison_id: str, url: str | None, as_json: bool) -> int:
+    """Resume, watch, show how it ended, and return the exit code."""
+    console = Console(stderr=True)
+    async with _service(url, console) as service, ApiClient(*service) as client:
+        after = await client.resume(comparison_id)
+        await _watch(client, comparison_id, console, after)
+        view = await client.comparison(comparison_id)
+    return _shown(view, url, as_json, console)
+
+
+def _shown(view: dict[str, Any], url: str | None, as_json: bool, console: Console) -> int:
     code = _ended(view, as_json)
     for hint in (_page(view["id"], url), f"{_command('report')} {view['id']} prints all of it"):
         console.print(hint, highlight=False, style="dim", soft_wrap=True)
@@ -112,19 +125,19 @@ async def _service(url: str | None, console: Console) -> AsyncIterator[Reach]:
         yield Reach(listening.url, own.text)
 
 
-async def _watch(client: ApiClient, comparison_id: str, console: Console) -> None:
+async def _watch(client: ApiClient, comparison_id: str, console: Console, after: int = 0) -> None:
     """Show events until the comparison has ended; an interruption cancels it and waits for its engines' end."""
     task = asyncio.current_task()
     assert task is not None  # noqa: S101 - we are in a coroutine
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     with LiveProgress(console) as progress:
         try:
-            async for event in client.events(comparison_id):
+            async for event in client.events(comparison_id, after):
                 progress.show(event)
         except asyncio.CancelledError:
             console.print("cancelling; waiting for the engines to end")
             await client.cancel(comparison_id)
-            async for _ in client.events(comparison_id):
+            async for _ in client.events(comparison_id, after):
                 pass
             raise
 

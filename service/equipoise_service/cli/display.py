@@ -12,7 +12,7 @@ from rich.table import Table
 from equipoise_evals.model import AccuracyVerdict, Interval, LatencyVerdict, Plan, TreatmentEvidence, Verdict
 from equipoise_service.cli.client import Happened
 from equipoise_service.report.markdown import title
-from equipoise_service.report.tables import CLOCKS, contrasts, treatment_counts
+from equipoise_service.report.tables import CLOCKS, contrasts, treatment_counts, treatment_state, word_of
 
 COLOURS = {"ship": "green", "neutral": "green", "block": "red", "invalid": "red"}
 MILLISECONDS_FROM_US = 10_000.0
@@ -74,24 +74,25 @@ def show_verdict(console: Console, verdict: Verdict, plan: Plan) -> None:
     heading = escape(f"{title(verdict)}: {plan.model.name}")
     console.print(Panel("\n".join(map(escape, sentences)), title=heading, border_style=colour))
     if verdict.latency is not None:
-        console.print(_latency(verdict.latency))
+        console.print(_latency(verdict.latency, word_of(verdict.latency, verdict)))
     if verdict.accuracy is not None:
-        console.print(_accuracy(verdict.accuracy))
+        console.print(_accuracy(verdict.accuracy, word_of(verdict.accuracy, verdict)))
     if verdict.treatment is not None:
-        console.print(_treatment(verdict.treatment))
+        console.print(_treatment(verdict.treatment, declared_aa=plan.declared_aa))
     console.print(f"\n{_basis(plan)}", style="dim")
 
 
 def _table(heading: str, *columns: str) -> Table:
     table = Table(title=heading, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
-    for column in columns:
-        table.add_column(column, no_wrap=True)
+    for place, column in enumerate(columns):
+        # The first column may hold a kernel's long name, which is broken rather than the numbers beside it.
+        table.add_column(column, no_wrap=place > 0, overflow="fold")
     return table
 
 
-def _latency(latency: LatencyVerdict) -> Table:
+def _latency(latency: LatencyVerdict, word: str) -> Table:
     evidence = latency.evidence
-    heading = f"\nlatency: {latency.word} (margin ±{evidence.margin:.2%}, {evidence.look} launch pairs)"
+    heading = f"\nlatency: {word} (margin ±{evidence.margin:.2%}, {evidence.look} launch pairs)"
     # One level and one unit for the whole table: an engine on a CPU takes hundreds of milliseconds a step.
     level = f" ({100 * evidence.busy.interval.level:.4g} %)" if evidence.busy.interval else ""
     unit, scale = ("ms", 1_000.0) if evidence.busy.baseline_us >= MILLISECONDS_FROM_US else ("us", 1.0)
@@ -112,9 +113,8 @@ def _limits(interval: Interval | None) -> str:
     return "none yet" if interval is None else f"{100 * interval.low:+.2f} to {100 * interval.high:+.2f} %"
 
 
-def _accuracy(accuracy: AccuracyVerdict) -> Table:
+def _accuracy(accuracy: AccuracyVerdict, word: str) -> Table:
     evidence = accuracy.evidence
-    word = accuracy.word.replace("_", " ")
     heading = f"\naccuracy: {word} (margin {evidence.margin_pp:g} pp; right in both arms, in one, in neither)"
     table = _table(heading, "difference", "interval (level)", "both", "only A", "only B", "neither")
     interval = evidence.interval_pp
@@ -129,8 +129,8 @@ def _accuracy(accuracy: AccuracyVerdict) -> Table:
     return table
 
 
-def _treatment(treatment: TreatmentEvidence) -> Table:
-    state = "active" if treatment.active else "inactive"
+def _treatment(treatment: TreatmentEvidence, *, declared_aa: bool) -> Table:
+    state = treatment_state(treatment, declared_aa=declared_aa)
     counts = treatment_counts(treatment)
     if not counts:
         state = f"{state}; no fill and no allocation was counted in either arm"

@@ -6,7 +6,20 @@ from collections.abc import Sequence
 
 import typer
 
-from equipoise_service.cli import calibrate, compare, doctor, gate, judge, plan, report, serve, setup, tokens, webhooks
+from equipoise_service.cli import (
+    calibrate,
+    compare,
+    doctor,
+    gate,
+    judge,
+    plan,
+    report,
+    resume,
+    serve,
+    setup,
+    tokens,
+    webhooks,
+)
 from equipoise_service.cli.exit_codes import CommandError, ExitCode, code_of
 from equipoise_service.errors import EquipoiseError
 
@@ -21,6 +34,7 @@ app = typer.Typer(
 )
 app.command()(serve.serve)
 app.command()(compare.compare)
+app.command()(resume.resume)
 app.command()(gate.gate)
 app.command()(judge.judge)
 app.command()(report.report)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pydantic import JsonValue
 
 from equipoise_evals.model import ArmSpec, ModelRef, ScratchPolicy
-from equipoise_service.engines.client import JsonObject
+from equipoise_service.engines.wire import JsonObject
 
 KEY = "equipoise"
 
@@ -29,7 +29,7 @@ REPORTED = (
     "prefill_attention_backend", "sampling_backend", "max_total_num_tokens", "max_total_tokens",
     "max_running_requests", "page_size", "chunked_prefill_size", "mem_fraction_static", "disable_radix_cache",
     "disable_cuda_graph", "cuda_graph_bs_decode", "random_seed", "tp_size", "dp_size", "speculative_algorithm",
-    "startup_time",
+    "startup_time", "stream_interval",
 )  # fmt: skip
 """The fields of ``/server_info`` that a reader needs; the rest is SGLang's whole configuration."""
 

@@ -3,84 +3,53 @@
 It owns the wire and nothing else: whether the engine's process lives, and what an answer proves, is decided elsewhere.
 """
 
+import asyncio
+import io
 import json
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import aiohttp
-from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter, ValidationError
+from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from equipoise_evals.model import SamplingPlan
-from equipoise_evals.model.records import ClientTiming
-from equipoise_evals.ports import Generation, RequestFailed
+from equipoise_evals.model.records import ClientTiming, PromptProbe, TokenChoice
+from equipoise_evals.ports import Asked, Generation, RequestFailed
 from equipoise_service.engines.streaming import Chunk, NoTiming, timing
+from equipoise_service.engines.wire import (
+    Chosen,
+    EngineAnswer,
+    Finish,
+    JsonObject,
+    Tokens,
+    parse,
+    sampling_params,
+    stream_chunk,
+    token_choices,
+)
 
-JsonObject = dict[str, JsonValue]
 _OBJECT: TypeAdapter[JsonObject] = TypeAdapter(JsonObject)
+TOP_TOKENS = 2
+PROBED_TOKENS = 8
+NO_ROOM = frozenset({429, 503})
+RETRY_PAUSES_S = (0.1, 0.4, 1.6)
+KEEP_ALIVE_S = 3.0
+"""Less than the 5 s after which SGLang's server closes an idle connection: a request must not meet that moment."""
 CHUNK_LIMIT_BYTES = 64 * 1024 * 1024
-
-
-Parsed = TypeVar("Parsed", bound=BaseModel)
 
 
 class EngineUnreachable(RequestFailed):
     """The connection was refused, reset or closed: the engine may be gone."""
 
 
-class _Wire(BaseModel):
-    """Parts of SGLang's answers; fields that Equipoise does not use may come and go with versions."""
-
-    model_config = ConfigDict(extra="ignore")
+class NotTaken(RequestFailed):
+    """The engine did not begin with the request: it was not reached, or had no room. Sending it again is safe."""
 
 
-class _Finish(_Wire):
-    type: str
-    message: str | None = None
-
-
-class _Meta(_Wire):
-    finish_reason: _Finish | None
-    prompt_tokens: int
-    completion_tokens: int
-    cached_tokens: int = 0
-
-
-class _Answer(_Wire):
-    text: str
-    output_ids: tuple[int, ...]
-    meta_info: _Meta
-
-
-class _StreamMeta(_Wire):
-    """What every chunk has; one that ends a request aborted while it waited has nothing else."""
-
-    finish_reason: _Finish | None
-    completion_tokens: int
-
-
-class _StreamChunk(_Wire):
-    index: int = 0
-    meta_info: _StreamMeta
-
-
-def sampling_params(sampling: SamplingPlan) -> JsonObject:
-    """Every parameter that a model's own defaults could decide, always explicit."""
-    return {
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-        "top_k": sampling.top_k,
-        "min_p": 0.0,
-        "repetition_penalty": 1.0,
-        "frequency_penalty": 0.0,
-        "presence_penalty": 0.0,
-        "max_new_tokens": sampling.max_new_tokens,
-        "min_new_tokens": 0,
-        "stop": list(sampling.stop),
-        "ignore_eos": sampling.ignore_eos,
-        "n": 1,
-    }
+class NotReached(EngineUnreachable, NotTaken):
+    """No connection was made."""
 
 
 class EngineClient:
@@ -92,7 +61,7 @@ class EngineClient:
         self._clock = clock
         # No limit on connections: the number of requests in flight is the experiment's, never the client's.
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S),
             read_bufsize=1 << 20,
             timeout=aiohttp.ClientTimeout(total=request_s),
         )
@@ -109,15 +78,20 @@ class EngineClient:
         """Close the connections."""
         await self._session.close()
 
-    async def generate(self, prompt: str, sampling: SamplingPlan) -> Generation:
+    async def generate(self, prompt: Asked, sampling: SamplingPlan) -> Generation:
         """Answer one prompt.
 
         Raises:
             EngineUnreachable: The connection failed.
             RequestFailed: Any other failure of this request.
         """
-        body: JsonObject = {"text": prompt, "sampling_params": sampling_params(sampling), "stream": False}
-        answer = _parse(_Answer, await self._request("POST", "/generate", body))
+        sent = sampling_params(sampling)
+        asked: JsonObject = (
+            {"text": prompt} if isinstance(prompt, str) else {"input_ids": list[JsonValue](await self.tokenize(prompt))}
+        )
+        body = asked | {"sampling_params": sent, "stream": False}
+        raw, retries = await self._taken(body)
+        answer = parse(EngineAnswer, raw)
         finish = answer.meta_info.finish_reason
         if finish is None or finish.type == "abort":
             raise RequestFailed(f"the engine aborted the request: {finish.message if finish else 'no finish reason'}")
@@ -127,7 +101,57 @@ class EngineClient:
             finish_reason=finish.type,
             prompt_tokens=answer.meta_info.prompt_tokens,
             cached_tokens=answer.meta_info.cached_tokens,
+            sampling=sent,
+            retries=retries,
         )
+
+    async def tokenize(self, prompt: Asked) -> tuple[int, ...]:
+        """Token ids of a prompt as the model gets them, special tokens included.
+
+        Turns are rendered by the model's chat template, which writes its own BOS, and get no other; their ids are what
+        ``generate`` sends, since a rendered text would be given a second BOS.
+        """
+        body: JsonObject = (
+            {"prompt": prompt}
+            if isinstance(prompt, str)
+            else {"messages": [{"role": turn.role, "content": turn.content} for turn in prompt]}
+        )
+        return parse(Tokens, await self._request("POST", "/tokenize", body)).tokens
+
+    async def probe(self, prompt: Asked) -> PromptProbe:
+        """The tokens of a prompt in short, and the BOS of this tokenizer, which is what it makes of no text at all."""
+        ids, special = await self.tokenize(prompt), await self.tokenize("")
+        return PromptProbe(tokens=len(ids), head=ids[:PROBED_TOKENS], bos=special[0] if special else None)
+
+    async def choose(self, prompt: Asked, prefix: Sequence[int], tokens: tuple[int | None, int | None]) -> TokenChoice:
+        """Log-probabilities of the token after a prompt and the output tokens ``prefix``.
+
+        The last token of the prefix is left for the engine to repeat, so that the one asked for comes out of a decode
+        step as it did in the answer. Where the engine repeats another one, the whole prefix is given.
+        """
+        ids = [*await self.tokenize(prompt), *prefix]
+        if prefix:
+            chosen, choices = await self._choices(ids[:-1], 2, tokens)
+            if chosen[:1] == (prefix[-1],) and len(choices) == 2:
+                return choices[1]
+        _, choices = await self._choices(ids, 1, tokens)
+        return choices[0].model_copy(update={"path": "prefill"})
+
+    async def _choices(
+        self, ids: list[int], new_tokens: int, tokens: tuple[int | None, int | None]
+    ) -> tuple[tuple[int, ...], list[TokenChoice]]:
+        """Tokens that the engine goes on with, and what it thought of ``tokens`` at each."""
+        known = [token for token in tokens if token is not None]
+        body: JsonObject = {
+            "input_ids": list[JsonValue](ids),
+            "sampling_params": sampling_params(SamplingPlan(max_new_tokens=new_tokens, stop=(), ignore_eos=True)),
+            "stream": False,
+            "return_logprob": True,
+            "top_logprobs_num": TOP_TOKENS,
+            "token_ids_logprob": list[JsonValue](known),
+        }
+        answer = parse(Chosen, await self._request("POST", "/generate", body))
+        return answer.output_ids, token_choices(answer.meta_info, tokens)
 
     async def stream_batch(
         self, prompts: Sequence[Sequence[int]], new_tokens: int, on_token: Callable[[int], None] | None = None
@@ -181,12 +205,12 @@ class EngineClient:
         body: JsonObject = {
             "rid": name, "input_ids": list(prompt), "sampling_params": sampling_params(sampling), "stream": True,
         }  # fmt: skip
-        finish: _Finish | None = None
+        finish: Finish | None = None
         asked = False
         async for data in self._events(body):
             if data == b"[DONE]":
                 break
-            meta = _stream_chunk(data).meta_info
+            meta = stream_chunk(data).meta_info
             finish = meta.finish_reason
             if finish is None and not asked and abort_after is not None and meta.completion_tokens >= abort_after:
                 asked = True
@@ -204,7 +228,7 @@ class EngineClient:
             if data == b"[DONE]":
                 ended = True
                 break
-            chunk = _stream_chunk(data)
+            chunk = stream_chunk(data)
             finish = chunk.meta_info.finish_reason
             if finish is not None and finish.type == "abort":
                 raise RequestFailed(f"the engine aborted a stream: {finish.message}")
@@ -217,7 +241,7 @@ class EngineClient:
     async def _events(self, body: JsonObject) -> AsyncIterator[bytes]:
         """The data of each server-sent event."""
         try:
-            async with self._session.post(self._base + "/generate", json=body) as response:
+            async with self._session.post(self._base + "/generate", **_json(body)) as response:
                 await _require_ok(response)
                 async for line in _lines(response.content):
                     if line.startswith(b"data:"):
@@ -254,6 +278,19 @@ class EngineClient:
         }
         await self._request("POST", "/start_profile", body)
 
+    async def _taken(self, body: JsonObject) -> tuple[bytes, int]:
+        """Send a prompt until the engine takes it; the answer, and how often it was sent in vain.
+
+        Only what the engine certainly did not begin is sent again: a connection that was never made, or a refusal for
+        want of room. Anything else, a timeout above all, may have been answered and stays a failure.
+        """
+        for retries, pause_s in enumerate(RETRY_PAUSES_S):
+            try:
+                return await self._request("POST", "/generate", body), retries
+            except NotTaken:
+                await asyncio.sleep(pause_s)
+        return await self._request("POST", "/generate", body), len(RETRY_PAUSES_S)
+
     async def _object(self, method: str, path: str) -> JsonObject:
         raw = await self._request(method, path, None)
         try:
@@ -263,19 +300,29 @@ class EngineClient:
 
     async def _request(self, method: str, path: str, body: JsonObject | None) -> bytes:
         try:
-            async with self._session.request(method, self._base + path, json=body) as response:
+            async with self._session.request(method, self._base + path, **_json(body)) as response:
                 await _require_ok(response)
                 return await response.read()
         except TimeoutError as late:
             raise RequestFailed(f"{path} did not answer within {self._request_s:g} s") from late
+        except aiohttp.ClientConnectorError as unmade:
+            raise NotReached(f"{path}: {type(unmade).__name__}: {unmade}") from unmade
         except aiohttp.ClientError as broken:
             raise EngineUnreachable(f"{path}: {type(broken).__name__}: {broken}") from broken
+
+
+def _json(body: JsonObject | None) -> dict[str, Any]:
+    """A body as aiohttp sends it piece by piece: a batch of long prompts, sent whole, would lock the event loop."""
+    if body is None:
+        return {}
+    return {"data": io.BytesIO(json.dumps(body).encode()), "headers": {"Content-Type": "application/json"}}
 
 
 async def _require_ok(response: aiohttp.ClientResponse) -> None:
     if response.status >= 400:
         text = (await response.text(errors="replace"))[:300]
-        raise RequestFailed(f"HTTP {response.status} from {response.url.path}: {text}")
+        kind = NotTaken if response.status in NO_ROOM else RequestFailed
+        raise kind(f"HTTP {response.status} from {response.url.path}: {text}")
 
 
 async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:
@@ -287,23 +334,3 @@ async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:
             raise RequestFailed(f"a line of the stream is longer than {CHUNK_LIMIT_BYTES} bytes")
         for line in complete:
             yield line
-
-
-def _parse(kind: type[Parsed], raw: bytes) -> Parsed:
-    try:
-        return kind.model_validate_json(raw)
-    except ValidationError as broken:
-        raise RequestFailed(f"the engine's answer does not have the expected form: {raw[:120]!r}") from broken
-
-
-def _stream_chunk(data: bytes) -> _StreamChunk:
-    try:
-        value: Any = json.loads(data)
-    except ValueError as broken:
-        raise RequestFailed(f"the stream holds something that is no JSON: {data[:80]!r}") from broken
-    if isinstance(value, dict) and "error" in value:
-        raise RequestFailed(f"the engine reported an error in the stream: {value['error']}")
-    try:
-        return _StreamChunk.model_validate(value)
-    except ValidationError as broken:
-        raise RequestFailed(f"a chunk of the stream does not have the expected form: {data[:120]!r}") from broken

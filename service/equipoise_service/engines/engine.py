@@ -15,16 +15,25 @@ from pydantic import JsonValue
 
 from equipoise_evals.decode.stress import StressPhase, stress_profile
 from equipoise_evals.model import ArmSpec, ModelRef, Role, SamplingPlan
-from equipoise_evals.model.records import LaunchRecord, StressedPhase, StressRecord, TreatmentRecord
-from equipoise_evals.ports import Decoded, EngineFault, Generation, RequestFailed
+from equipoise_evals.model.records import (
+    LaunchRecord,
+    PromptProbe,
+    StressedPhase,
+    StressRecord,
+    TokenChoice,
+    TreatmentRecord,
+)
+from equipoise_evals.ports import Asked, Decoded, EngineFault, Generation, RequestFailed
 from equipoise_service.engines import logs, stress, trace
 from equipoise_service.engines.attestation import AttestationError, Expected, attested, clock_cost, reported
-from equipoise_service.engines.client import EngineClient, EngineUnreachable, JsonObject
+from equipoise_service.engines.client import EngineClient, EngineUnreachable
 from equipoise_service.engines.environment import Device, EngineCommand, Start
 from equipoise_service.engines.limits import Limits
 from equipoise_service.engines.process import ProcessTree
 from equipoise_service.engines.steplog import StepLog, StepLogError, full_batch, rows_of
+from equipoise_service.engines.streaming import token_by_token
 from equipoise_service.engines.telemetry import Telemetry
+from equipoise_service.engines.wire import JsonObject
 
 T = TypeVar("T")
 Prompts = Sequence[Sequence[int]]
@@ -107,14 +116,29 @@ class SGLangEngine:
             stage_s=dict(self.launch.stage_s),
         )
 
-    async def generate(self, prompt: str, sampling: SamplingPlan) -> Generation:
+    async def probe(self, prompt: Asked) -> PromptProbe:
+        """A prompt's tokens as the model gets them; anything but exactly one BOS at their head is a fault."""
+        probe = await self._whole("gsm8k", self.client.probe(prompt))
+        if not begins_with_one_bos(probe):
+            raise self.fault(
+                "gsm8k",
+                f"a prompt must begin with exactly one BOS, token {probe.bos}, and begins with {list(probe.head[:3])}: "
+                "the model's chat template and its tokenizer disagree",
+            )
+        return probe
+
+    async def generate(self, prompt: Asked, sampling: SamplingPlan) -> Generation:
         """Answer one prompt."""
         return await self._alive("gsm8k", self.client.generate(prompt, sampling))
+
+    async def choose(self, prompt: Asked, prefix: Sequence[int], tokens: tuple[int | None, int | None]) -> TokenChoice:
+        """Log-probabilities of the token after a prompt and output tokens."""
+        return await self._alive("gsm8k", self.client.choose(prompt, prefix, tokens))
 
     async def decode(self, batch: int, prompt_tokens: int, steps: int, seed: int) -> Decoded:
         """Decode a block; its steps are those of the engine's own log that ran the whole batch."""
         prompts = self._prompts(batch, prompt_tokens, seed)
-        await self._whole("decode", self.client.server_info())  # flushes what came before this block
+        before = await self._whole("decode", self.client.server_info())  # flushes what came before this block
         begin = self._log_position("decode")
         # The first token of each sequence comes out of its prefill, which is no decode step.
         stream = self._whole("decode", self.client.stream_batch(prompts, 1 + steps + SPARE_STEPS))
@@ -123,7 +147,7 @@ class SGLangEngine:
         rows = rows_of(steps, self.arm.environment)
         try:
             columns = full_batch(self._steps.since(begin), batch, rows)
-            return Decoded(steps=columns, client=client, telemetry=telemetry)
+            return Decoded(steps=columns, client=client if token_by_token(before) else (), telemetry=telemetry)
         except StepLogError as short:
             raise self.fault("decode", str(short)) from short
 
@@ -280,6 +304,11 @@ class SGLangEngine:
         because = f": {known.name}: {known.remedy}" if known else ""
         failed = known.stage if known and known.stage else stage
         return EngineFault(self.role, failed, f"the engine {self.tree.exit_text}{because}", text)
+
+
+def begins_with_one_bos(probe: PromptProbe) -> bool:
+    """Whether a prompt begins with exactly one BOS; a tokenizer that has none asks for none."""
+    return probe.bos is None or (probe.head[:1] == (probe.bos,) and probe.head[1:2] != (probe.bos,))
 
 
 def _without_secrets(variables: dict[str, str]) -> dict[str, str]:

@@ -7,10 +7,13 @@ Pure: chunks with their arrival times go in, one timing per request comes out. T
 * TPOT is (last token's arrival - first token's arrival) / (n - 1) over the n tokens of the answer, however many tokens
   a chunk holds; the gap between two chunks is not a token's latency.
 * A request without a token, or with one alone, has no timing: that is an error, never a zero.
+* An engine that holds tokens back (``--stream-interval`` above 1) tells nothing of them: its clients measure nothing.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
+
+from pydantic import JsonValue
 
 from equipoise_evals.model.records import ClientTiming
 
@@ -53,3 +56,8 @@ def timing(started_s: float, chunks: Iterable[Chunk]) -> ClientTiming:
     return ClientTiming(
         ttft_us=ttft_s * 1e6, tpot_us=decode_s / (last.total_tokens - 1) * 1e6, output_tokens=last.total_tokens
     )
+
+
+def token_by_token(server_info: Mapping[str, JsonValue]) -> bool:
+    """Whether the engine streams every token as it comes, by ``/server_info``; SGLang's default is that it does."""
+    return str(server_info.get("stream_interval", 1)) == "1"

@@ -123,7 +123,7 @@ def _accuracy(accuracy: AccuracyVerdict | None, policy: Policy) -> tuple[State, 
 def _latency(latency: LatencyVerdict | None, policy: Policy) -> tuple[State, str, str]:
     if latency is None:
         return "undecided", "", "latency was not measured"
-    detail = f"{latency_sentence(latency)}; {how_sure_of_latency(latency.evidence.busy)}"
+    detail = f"{latency_sentence(latency)}; {how_sure_of_latency(latency.evidence)}"
     if isinstance(latency, LatencyInconclusive):
         return "undecided", latency.word, detail
     return "pass" if latency.word in policy.accept.latency else "fail", latency.word, detail

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 from equipoise_evals.model import Frozen
 from equipoise_service.gate.decide import GateResult
 from equipoise_service.gate.policy import Policy
-from equipoise_service.report.markdown import code, escaped, table
+from equipoise_service.report.markup import code, escaped, table
 
 SUITE = "equipoise gate"
 NOT_XML = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

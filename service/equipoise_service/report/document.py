@@ -7,8 +7,19 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from equipoise_evals.model import Frozen, LaunchRecord, Plan, Role, Verdict
+from equipoise_evals.model import (
+    DivergenceRecord,
+    Frozen,
+    LaunchRecord,
+    PassRecord,
+    Plan,
+    QuestionsRecord,
+    Role,
+    Verdict,
+)
 from equipoise_service.errors import NotFinished
+from equipoise_service.report.outputs import Outputs, outputs_of
+from equipoise_service.report.warnings import warnings_of
 from equipoise_service.store import RecordParts, Stored
 
 FACTS = ("versions", "device", "backend_class", "kernel_path", "seam")
@@ -29,7 +40,12 @@ class EngineFacts(Frozen):
 
 
 class Report(Frozen):
-    """One finished comparison."""
+    """One finished comparison.
+
+    Attributes:
+        warnings: What a reader should know before believing it, one sentence each.
+        outputs: Passes and their outputs compared; None without an accuracy half.
+    """
 
     schema_version: Literal[1] = 1
     comparison_id: str
@@ -40,6 +56,8 @@ class Report(Frozen):
     differs: tuple[str, ...]
     engines: tuple[EngineFacts, ...]
     plan: Plan
+    warnings: tuple[str, ...] = ()
+    outputs: Outputs | None = None
 
 
 def build_report(stored: Stored, parts: RecordParts) -> Report:
@@ -52,15 +70,28 @@ def build_report(stored: Stored, parts: RecordParts) -> Report:
         raise NotFinished(stored.id, stored.status)
     plan = Plan.model_validate_json(stored.plan)
     launches = [LaunchRecord.model_validate_json(part.payload) for part in parts.parts(stored.id, "launch")]
+    verdict = Verdict.model_validate_json(stored.verdict)
+    outputs = read_outputs(stored.id, parts)
     return Report(
         comparison_id=stored.id,
         created_at=stored.created_at,
         started_at=stored.started_at,
         finished_at=stored.finished_at,
-        verdict=Verdict.model_validate_json(stored.verdict),
+        verdict=verdict,
         differs=plan.arms.candidate.differs_from(plan.arms.baseline),
         engines=tuple(engine_facts(launches)),
         plan=plan,
+        warnings=warnings_of(verdict, outputs),
+        outputs=outputs,
+    )
+
+
+def read_outputs(comparison_id: str, parts: RecordParts) -> Outputs | None:
+    """The outputs of a stored comparison, of the records that hold them."""
+    return outputs_of(
+        [QuestionsRecord.model_validate_json(part.payload) for part in parts.parts(comparison_id, "questions")],
+        [PassRecord.model_validate_json(part.payload) for part in parts.parts(comparison_id, "pass")],
+        [DivergenceRecord.model_validate_json(part.payload) for part in parts.parts(comparison_id, "divergence")],
     )
 
 

@@ -1,12 +1,12 @@
 """The report as Markdown: what happened, how sure that is, what to do; then the numbers; then how to repeat it."""
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from equipoise_evals.model import (
     ROLE_NAMES,
     AccuracyVerdict,
     ArmSpec,
+    Faster,
     Interval,
     LatencyContrast,
     LatencyVerdict,
@@ -15,7 +15,9 @@ from equipoise_evals.model import (
     Verdict,
 )
 from equipoise_service.report.document import EngineFacts, Report
-from equipoise_service.report.tables import METRIC_NAMES, contrasts, pdl_sentence, treatment_counts
+from equipoise_service.report.markdown_outputs import outputs_markdown
+from equipoise_service.report.markup import code, escaped, table
+from equipoise_service.report.tables import METRIC_NAMES, contrasts, pdl_sentence, treatment_counts, word_of
 
 LISTED_IDS = 50
 """Sampled ids beyond these are only counted, so that a report fits a comment; all of them are in the JSON report."""
@@ -29,8 +31,14 @@ def to_markdown(report: Report) -> str:
         [f"**{escaped(verdict.headline)}**"],
         [f"How sure: {escaped(verdict.how_sure)}"],
         [f"What to do: {escaped(verdict.what_to_do)}"],
-        *([["## Latency"], _latency(verdict.latency)] if verdict.latency else []),
-        *([["## Accuracy"], _accuracy(verdict.accuracy)] if verdict.accuracy else []),
+        *([[f"* Mind: {escaped(warning)}" for warning in report.warnings]] if report.warnings else []),
+        *([["## Latency"], _latency(verdict.latency, word_of(verdict.latency, verdict))] if verdict.latency else []),
+        *(
+            [["## Accuracy"], _accuracy(verdict.accuracy, word_of(verdict.accuracy, verdict))]
+            if verdict.accuracy
+            else []
+        ),
+        *(outputs_markdown(report.outputs) if report.outputs else []),
         *([["## Treatment"], _treatment(verdict.treatment)] if verdict.treatment else []),
         ["## How it was measured"],
         list(_setup(report)),
@@ -43,38 +51,13 @@ def title(verdict: Verdict) -> str:
     return verdict.overall.word.replace("_", " ").capitalize()
 
 
-def escaped(text: str) -> str:
-    """A text from outside that Markdown shows as it is: no markup, no HTML, one line."""
-    one_line = " ".join(text.split())
-    without_html = one_line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return re.sub(r"([\\`*_{}\[\]#|~!])", r"\\\1", without_html)
-
-
-def code(text: str) -> str:
-    """A text from outside as inline code, also where it holds backquotes or, in a table, bars."""
-    one_line = " ".join(text.split()).replace("|", "\\|")
-    longest = max((len(run) for run in re.findall(r"`+", one_line)), default=0)
-    fence = "`" * (longest + 1)
-    pad = " " if longest else ""
-    return f"{fence}{pad}{one_line or ' '}{pad}{fence}"
-
-
-def table(header: Sequence[str], body: Iterable[Sequence[str]]) -> list[str]:
-    """A table; its cells are escaped already."""
-    return [_line(header), _line(["---"] * len(header)), *map(_line, body)]
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _latency(latency: LatencyVerdict) -> list[str]:
+def _latency(latency: LatencyVerdict, word: str) -> list[str]:
     evidence = latency.evidence
     header = ["batch", "clock", "decides", "effect", "interval", "baseline", "candidate", "on medians", "pairs"]
     body = [_contrast(part, contrast) for part, contrast in contrasts(evidence)]
     note = f"Effects are candidate relative to baseline; negative is faster. Margin ±{evidence.margin:.2%}."
-    word = f"**{latency.word}**" + (f", {latency.size}" if latency.word == "faster" else "")
-    return [f"{word}. {note}", "", *table(header, body), *_notes(evidence.notes)]
+    size = f", {latency.size}" if word == "faster" and isinstance(latency, Faster) else ""
+    return [f"**{word}**{size}. {note}", "", *table(header, body), *_notes(evidence.notes)]
 
 
 def _contrast(part: str, contrast: LatencyContrast) -> list[str]:
@@ -98,7 +81,7 @@ def interval_text(interval: Interval | None) -> str:
     return f"{100 * interval.low:+.2f} to {100 * interval.high:+.2f} % ({100 * interval.level:.4g} %)"
 
 
-def _accuracy(accuracy: AccuracyVerdict) -> list[str]:
+def _accuracy(accuracy: AccuracyVerdict, word: str) -> list[str]:
     evidence = accuracy.evidence
     interval = evidence.interval_pp
     body = [
@@ -113,7 +96,7 @@ def _accuracy(accuracy: AccuracyVerdict) -> list[str]:
         ("passes per arm", str(evidence.passes)),
         *((f"identical texts {name}", f"{share:.1%}") for name, share in sorted(evidence.matches.items())),
     ]
-    return [f"**{accuracy.word.replace('_', ' ')}**", "", *table(["", ""], body), *_notes(evidence.notes)]
+    return [f"**{word}**", "", *table(["", ""], body), *_notes(evidence.notes)]
 
 
 def _treatment(treatment: TreatmentEvidence) -> list[str]:

@@ -5,11 +5,15 @@ from typing import NamedTuple
 
 from equipoise_evals.model import (
     AccuracyEvidence,
+    AccuracyVerdict,
     Interval,
+    Invalid,
     LatencyContrast,
     LatencyEvidence,
+    LatencyVerdict,
     Metric,
     TreatmentEvidence,
+    TreatmentInactive,
     Verdict,
 )
 
@@ -94,6 +98,20 @@ def accuracy_rows(evidence: AccuracyEvidence) -> Iterator[Row]:
         yield Row("accuracy", name.replace("_", " "), None, getattr(evidence, name), unit="questions")
     for name, share in sorted(evidence.matches.items()):
         yield Row("accuracy", f"identical texts {name}", None, 100 * share, unit="%")
+
+
+def word_of(half: LatencyVerdict | AccuracyVerdict, verdict: Verdict) -> str:
+    """The word of one half as it is read; where the run cannot be judged, its numbers are for diagnosis only."""
+    if isinstance(verdict.overall, Invalid | TreatmentInactive):
+        return "not judged, for diagnosis only"
+    return half.word.replace("_", " ")
+
+
+def treatment_state(treatment: TreatmentEvidence, *, declared_aa: bool) -> str:
+    """Whether the change under test was live."""
+    if treatment.active:
+        return "active"
+    return "none, as declared (A/A)" if declared_aa else "inactive"
 
 
 def treatment_counts(treatment: TreatmentEvidence) -> dict[str, tuple[float, float]]:

@@ -199,13 +199,17 @@ class Comparisons:
         error = StoredError(stage="interrupt", reason=reason)
         self._move(comparison_id, Status.INTERRUPTED, error=error.model_dump_json())
 
+    def resume(self, comparison_id: str) -> None:
+        """Failed, cancelled or interrupted becomes queued again; its records stay and are gone on with."""
+        self._move(comparison_id, Status.QUEUED, error=None, finished_at=None)
+
     def active(self) -> list[str]:
         """Ids of comparisons that a worker is, or was, at work on."""
         query = select(comparisons.c.id).where(comparisons.c.status.in_(ACTIVE)).order_by(comparisons.c.id)
         with self._database.read() as connection:
             return list(connection.scalars(query))
 
-    def _move(self, comparison_id: str, wanted: Status, **values: datetime | str) -> None:
+    def _move(self, comparison_id: str, wanted: Status, **values: datetime | str | None) -> None:
         """One transition: the row and the event that tells of it, in one transaction."""
         with self._database.write() as connection:
             current = _status(connection, comparison_id)
@@ -218,7 +222,7 @@ class Comparisons:
             payload: dict[str, JsonValue] = {"status": wanted}
             if "verdict_word" in values:
                 payload["verdict"] = str(values["verdict_word"])
-            if "error" in values:
+            if values.get("error") is not None:
                 payload["reason"] = StoredError.model_validate_json(str(values["error"])).reason
             add_event(connection, comparison_id, "status", payload)
             if wanted in FINAL:

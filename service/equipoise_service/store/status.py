@@ -20,14 +20,14 @@ TRANSITIONS: dict[Status, frozenset[Status]] = {
     Status.RUNNING: frozenset({Status.JUDGING, Status.FAILED, Status.CANCELLED, Status.INTERRUPTED}),
     Status.JUDGING: frozenset({Status.SUCCEEDED, Status.FAILED, Status.CANCELLED, Status.INTERRUPTED}),
     Status.SUCCEEDED: frozenset(),
-    Status.FAILED: frozenset(),
-    Status.CANCELLED: frozenset(),
-    Status.INTERRUPTED: frozenset(),
+    Status.FAILED: frozenset({Status.QUEUED}),
+    Status.CANCELLED: frozenset({Status.QUEUED}),
+    Status.INTERRUPTED: frozenset({Status.QUEUED}),
 }
-"""From each status to those that may follow it."""
+"""From each status to those that may follow it; only an order to resume leads back to ``queued``."""
 
-FINAL = frozenset(status for status, following in TRANSITIONS.items() if not following)
-"""Statuses that nothing follows."""
+FINAL = frozenset({Status.SUCCEEDED, Status.FAILED, Status.CANCELLED, Status.INTERRUPTED})
+"""Statuses that nothing follows by itself."""
 
 ACTIVE = frozenset({Status.RUNNING, Status.JUDGING})
 """Statuses in which a worker is at work."""

@@ -20,7 +20,6 @@ from sqlalchemy import (
     Table,
     Text,
     TypeDecorator,
-    UniqueConstraint,
 )
 
 
@@ -128,10 +127,11 @@ deliveries = Table(
     Column("id", String(36), primary_key=True),
     Column("webhook_id", ForeignKey("webhooks.id", ondelete="CASCADE"), nullable=False),
     Column("comparison_id", ForeignKey("comparisons.id", ondelete="CASCADE"), nullable=False),
+    Column("body", Text, nullable=False),
     Column("attempts", Integer, nullable=False),
     Column("next_at", UtcDateTime),
     Column("delivered_at", UtcDateTime),
     Column("last_error", Text),
-    UniqueConstraint("webhook_id", "comparison_id"),
     Index(None, "next_at"),
+    Index(None, "webhook_id", "id"),
 )

@@ -3,14 +3,15 @@
 A secret is kept as it is, since every delivery is signed with it; the data folder is its owner's alone.
 """
 
+import json
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, delete, insert, select, update
 
 from equipoise_service.ids import new_id
 from equipoise_service.store.database import Database
-from equipoise_service.store.tables import deliveries, webhooks
+from equipoise_service.store.tables import comparisons, deliveries, webhooks
 
 LARGEST_BATCH = 50
 
@@ -31,6 +32,7 @@ class Delivery(NamedTuple):
     comparison_id: str
     url: str
     secret: str
+    body: str
     attempts: int
     next_at: datetime | None
     delivered_at: datetime | None
@@ -38,14 +40,39 @@ class Delivery(NamedTuple):
 
 
 def add_deliveries(connection: Connection, comparison_id: str) -> None:
-    """Note, inside the transaction that ends a comparison, that every webhook is to be told."""
+    """Note, inside the transaction that ends a comparison, what every webhook is to be told.
+
+    The bytes are kept: a comparison may be resumed before its message was taken, and what had happened had happened.
+    """
+    webhook_ids = connection.scalars(select(webhooks.c.id)).all()
+    if not webhook_ids:
+        return
+    names = ("id", "status", "model", "verdict_word", "finished_at")
+    query = select(*(comparisons.c[name] for name in names)).where(comparisons.c.id == comparison_id)
+    body = message_of(connection.execute(query).mappings().one())
     now = datetime.now(UTC)
-    for webhook_id in connection.scalars(select(webhooks.c.id)).all():
+    for webhook_id in webhook_ids:
         connection.execute(
             insert(deliveries).values(
-                id=new_id(), webhook_id=webhook_id, comparison_id=comparison_id, attempts=0, next_at=now
+                id=new_id(), webhook_id=webhook_id, comparison_id=comparison_id, body=body, attempts=0, next_at=now
             )
         )
+
+
+def message_of(ended: RowMapping) -> str:
+    """What is told of a comparison that ended, as Standard Webhooks lays a payload out."""
+    payload = {
+        "type": f"comparison.{ended['status']}",
+        "timestamp": ended["finished_at"].isoformat().replace("+00:00", "Z"),
+        "data": {
+            "id": ended["id"],
+            "status": ended["status"],
+            "verdict": ended["verdict_word"],
+            "model": ended["model"],
+            "path": f"/comparisons/{ended['id']}",
+        },
+    }
+    return json.dumps(payload, separators=(",", ":"))
 
 
 class Webhooks:
@@ -108,6 +135,7 @@ class Webhooks:
                 deliveries.c.comparison_id,
                 webhooks.c.url,
                 webhooks.c.secret,
+                deliveries.c.body,
                 deliveries.c.attempts,
                 deliveries.c.next_at,
                 deliveries.c.delivered_at,

@@ -8,6 +8,7 @@ import pytest
 
 from equipoise_evals.decode.stress import StressPhase, StressRequest
 from equipoise_evals.model import SamplingPlan
+from equipoise_evals.ports import ChatMessage
 from equipoise_service.engines.stress import capacity
 from tests.integration.conftest import RealPair
 
@@ -130,3 +131,32 @@ async def test_a_request_that_the_engine_refuses_is_a_failed_one(real_pair: Real
     assert (ended.finished, ended.failed, ended.guard) == (1, 1, "not_applicable")
     assert ended.first_error is not None
     assert "8192" in ended.first_error
+
+
+async def test_what_an_engine_chose_is_what_it_holds_for_likeliest(real_pair: RealPair) -> None:
+    """The token after a prefix comes out of a decode step of the same float32 arithmetic as in the answer."""
+    engine = real_pair.engines["B"]
+    answer = await engine.generate(PROMPT, SamplingPlan(max_new_tokens=12, stop=()))
+    for index in (0, 1, 7):
+        token = answer.output_ids[index]
+        choice = await engine.choose(PROMPT, answer.output_ids[:index], (token, 0))
+        assert choice.path == ("decode" if index else "prefill")
+        assert choice.top[0] == (token, choice.logprobs[0])
+        assert choice.logprobs[0] is not None
+        assert choice.logprobs[1] is not None
+        assert choice.logprobs[1] < choice.logprobs[0] < 0
+        assert len(choice.top) == 2
+
+
+async def test_a_chat_is_asked_through_the_models_template(real_pair: RealPair) -> None:
+    """SmolLM2's template opens each turn with ``<|im_start|>``, token 1; its tokenizer puts no BOS of its own."""
+    turns = (ChatMessage("user", PROMPT),)
+    probes = [await engine.probe(turns) for engine in real_pair.engines.values()]
+    assert probes[0] == probes[1]
+    assert probes[0].head[0] == 1
+    assert probes[0].bos is None
+    answers = [await engine.generate(turns, SamplingPlan(max_new_tokens=16)) for engine in real_pair.engines.values()]
+    assert answers[0].output_ids == answers[1].output_ids
+    assert answers[0].prompt_tokens == probes[0].tokens
+    assert answers[0].sampling is not None
+    assert answers[0].sampling["temperature"] == 0.0

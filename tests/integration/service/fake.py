@@ -1,6 +1,6 @@
 """A launcher without processes: engines that answer at once, and a hook that can fail, wait or look on."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
@@ -12,10 +12,11 @@ from equipoise_evals.model import (
     SamplingPlan,
     StopRecord,
     StressRecord,
+    TokenChoice,
     TreatmentRecord,
 )
-from equipoise_evals.model.records import ClientTiming
-from equipoise_evals.ports import Decoded, Engine, Generation, Recorder
+from equipoise_evals.model.records import ClientTiming, PromptProbe
+from equipoise_evals.ports import Asked, Decoded, Engine, Generation, Recorder
 from tests.support import records as make
 
 
@@ -56,10 +57,19 @@ class FakeEngine:
         await self._hook(Call("attest", self._role, self._pair))
         return make.launch(self._pair, self._role, self._arm.scratch)
 
-    async def generate(self, prompt: str, sampling: SamplingPlan) -> Generation:
+    async def probe(self, prompt: Asked) -> PromptProbe:
+        """One token, of a tokenizer without BOS."""
+        return PromptProbe(tokens=1, head=(1,), bos=None)
+
+    async def generate(self, prompt: Asked, sampling: SamplingPlan) -> Generation:
         """The same answer to everything."""
         await self._hook(Call("generate", self._role, self._pair))
         return Generation(text="#### 1", output_ids=(1,), finish_reason="stop", prompt_tokens=1, cached_tokens=0)
+
+    async def choose(self, prompt: Asked, prefix: Sequence[int], tokens: tuple[int | None, int | None]) -> TokenChoice:
+        """The baseline's token is likelier in both engines."""
+        await self._hook(Call("choose", self._role, self._pair))
+        return TokenChoice(logprobs=(-0.1, -2.5), top=((tokens[0] or 0, -0.1),), path="decode")
 
     async def decode(self, batch: int, prompt_tokens: int, steps: int, seed: int) -> Decoded:
         """Steps that differ a little, so that there is a variance."""

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
@@ -17,6 +18,7 @@ import httpx
 import psutil
 import pytest
 
+from equipoise_evals.gsm8k.load import SHIPPED
 from equipoise_service.cli import main
 from equipoise_service.profiles import PROFILES
 from equipoise_service.store import Store
@@ -477,6 +479,52 @@ def test_a_killed_service_loses_nothing_and_leaves_nothing(tmp_path: Path, slow:
         # Who listened before the kill goes on after it: each event once, in order, to the end.
         heard += events(serving.url, path, after=heard[-1], most=None)
         assert heard == list(range(1, len(heard) + 1))
+
+
+QUESTIONS = 24
+
+
+def asked_of_engines(folder: Path) -> Counter[str]:
+    """How often each prompt was asked of any engine, by the digest that the simulated engines log."""
+    logs = (folder / "data" / "engines").glob("*/*/engine.log")
+    lines = [line for log in logs for line in log.read_text().splitlines()]
+    return Counter(line.removeprefix("asked ") for line in lines if line.startswith("asked "))
+
+
+def test_a_service_killed_in_a_pass_resumes_without_asking_an_answered_question_again(
+    tmp_path: Path, equipoise: Command
+) -> None:
+    """Issue 5, acceptance 8, with SIGKILL."""
+    knobs = {"questions": [str(SHIPPED / "test.jsonl")]}
+    body = {
+        "model": "m", "parts": ["accuracy"], "questions": QUESTIONS, "shots": 1, "pairs_max": 1, "concurrency": 2,
+    }  # fmt: skip
+    stored: list[dict[str, Any]] = []
+    with Serving(tmp_path, variables_of(tmp_path, time_scale=5.0, **knobs)) as serving:
+        answer = httpx.post(f"{serving.url}/compare", json=body, trust_env=False, timeout=PATIENCE_S)
+        comparison_id = answer.json()["id"]
+
+        def five_are_stored() -> bool:
+            records = serving.get(f"/comparisons/{comparison_id}/records")["records"]
+            stored[:] = [record for record in records if record["kind"] == "answer"]
+            return len(stored) >= 5
+
+        until(five_are_stored)
+        serving.kill()
+        until(lambda: engines_below(tmp_path) == [])
+        (tmp_path / "data" / "service.json").unlink()
+    assert equipoise("resume", comparison_id, **knobs) == 2
+    assert equipoise("report", comparison_id, "-f", "records", "-o", str(tmp_path / "records.json")) == 0
+    records = json.loads((tmp_path / "records.json").read_text())["records"]
+    first, second = (record for record in records if record["kind"] == "pass")
+    assert len(first["answers"]) == len(second["answers"]) == QUESTIONS
+    assert len(stored) <= first["resumed"] < QUESTIONS
+    assert second["resumed"] == 0
+    assert [record for record in records if record["kind"] == "answer"] == []
+    prompts = {one["question"]["id"]: one["prompt_sha256"] for one in records[0]["asked"]}
+    asked = asked_of_engines(tmp_path)
+    assert all(asked[prompt] >= 2 for prompt in prompts.values())
+    assert [asked[prompts[one["answer"]["question_id"]]] for one in stored] == [2] * len(stored)  # once in each arm
 
 
 def events(url: str, path: str, after: int, most: int | None) -> list[int]:

@@ -214,6 +214,40 @@ async def test_a_killed_service_leaves_running_and_the_next_start_interrupts(sta
         assert await running.view(comparison_id) == finished
 
 
+async def test_an_interrupted_comparison_is_resumed_and_measures_only_what_lacks(start: Start) -> None:
+    reached = asyncio.Event()
+
+    async def hold(call: Call) -> None:
+        if call == Call("decode", "B", 2):
+            reached.set()
+            await asyncio.Event().wait()
+
+    async with start(hold) as running:
+        comparison_id = await running.submit()
+        await reached.wait()
+    launched: list[int] = []
+
+    async def note(call: Call) -> None:
+        if call.method == "attest":
+            launched.append(call.pair)
+
+    async with start(note) as running:
+        assert (await running.view(comparison_id))["status"] == "interrupted"
+        before = await running.events(comparison_id)
+        answer = await running.client.post(f"/comparisons/{comparison_id}/resume")
+        assert answer.status_code == 202
+        assert (answer.json()["status"], answer.json()["error"]) == ("queued", None)
+        rest = await running.events(comparison_id, after=before[-1][0])
+        statuses = [json.loads(data)["status"] for _, kind, data in rest if kind == "status"]
+        assert statuses == ["queued", "running", "judging", "succeeded"]
+        assert set(launched) == {2, 3}
+        view = await running.view(comparison_id)
+        assert view["verdict"]["latency"]["evidence"]["busy"]["pairs"] == 3
+        refused = await running.client.post(f"/comparisons/{comparison_id}/resume")
+        assert (refused.status_code, refused.json()["type"]) == (409, "/problems/not-resumable")
+        assert "is succeeded" in refused.json()["detail"]
+
+
 class SlowEnd:
     """Holds the first decode call, and takes a while to let go when it is cancelled, as an engine's end does."""
 

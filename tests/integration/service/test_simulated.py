@@ -110,6 +110,70 @@ async def test_cancelling_ends_real_processes_first(tmp_path: Path) -> None:
         assert left_behind(tmp_path) == []
 
 
+async def test_answers_that_part_are_shown_with_their_tokens_and_log_probabilities(tmp_path: Path) -> None:
+    async with simulated(tmp_path, flip_rate={"persistent": 0.3}, seed=3) as running:
+        comparison_id = await running.submit(parts=["accuracy"], questions=48, shots=2, pairs_max=2)
+        view = await running.ended(comparison_id)
+        assert view["error"] is None
+        report = (await running.client.get(f"/comparisons/{comparison_id}/report.json")).json()
+        pairs = {f"{pair['first']}-{pair['second']}": pair for pair in report["outputs"]["pairs"]}
+        assert set(pairs) == {"A1-B1", "A1-A2", "B1-B2", "A2-B2"}
+        assert pairs["A1-A2"]["texts_equal"] == pairs["B1-B2"]["texts_equal"] == 48
+        crossed = pairs["A1-B1"]
+        parted = crossed["parted"]
+        assert 5 <= len(parted) == 48 - crossed["texts_equal"]  # 0.3 of 48 answers are worded otherwise
+        # The simulated engines hold their own token for likelier, by 1.5 nats.
+        asked = [one for one in parted if one["choices"]]
+        assert len(asked) == min(len(parted), 16)
+        for one in asked:
+            assert one["divergence"]["token_index"] == 0  # the first word differs
+            assert [one["choices"][role]["logprobs"] for role in ("A", "B")] == [[-0.25, -1.75], [-1.75, -0.25]]
+            assert (one["gap_nats"], one["near_tie"]) == (1.5, False)
+        assert crossed["flips"] > 0
+        assert all(one["divergence"]["flips"] for one in parted[: crossed["flips"]])
+        markdown = (await running.client.get(f"/comparisons/{comparison_id}/report.md")).text
+        assert "### Where A1 and B1 part" in markdown
+        page = (await running.client.get(f"/comparisons/{comparison_id}/page")).text
+        assert "Where A1 and B1 part" in page
+        assert "right in one arm only" in page
+
+
+async def test_three_percent_of_failed_requests_are_reported_and_never_a_lower_accuracy(tmp_path: Path) -> None:
+    """Issue 5, acceptance 8; the simulated engine refuses prompts by a fair draw of 3 %."""
+    failure = {"kind": "errors", "share": 0.03, "role": "B"}
+    async with simulated(tmp_path, failures=[failure], accuracy=1.0) as running:
+        comparison_id = await running.submit(parts=["accuracy"], shots=2, pairs_max=2)
+        view = await running.ended(comparison_id)
+        overall = view["verdict"]["overall"]
+        assert (overall["word"], overall["reason"]) == ("invalid", "missing_answers")
+        assert view["verdict"]["accuracy"] is None
+        report = (await running.client.get(f"/comparisons/{comparison_id}/report.json")).json()
+        passes = {one["name"]: one for one in report["outputs"]["passes"]}
+        failed = passes["B1"]["states"]["error"]
+        assert 1 <= failed < 0.15 * passes["B1"]["asked"]
+        assert passes["B1"]["states"]["incorrect"] == passes["A1"]["states"]["incorrect"] == 0
+        assert passes["B1"]["right_of_answered"] == 1.0
+        assert any(f"{failed} of {passes['B1']['asked']} requests of pass B1 failed" in w for w in report["warnings"])
+
+
+async def test_questions_are_asked_through_the_chat_template_where_that_is_wanted(tmp_path: Path) -> None:
+    async with simulated(tmp_path, accuracy=1.0, flip_rate={"persistent": 0.2}) as running:
+        comparison_id = await running.submit(
+            parts=["accuracy"], questions=12, shots=1, pairs_max=1, prompting="chat", seed=3
+        )
+        view = await running.ended(comparison_id)
+        assert view["error"] is None
+        assert view["plan"]["accuracy"]["prompting"] == "chat"
+        records = (await running.client.get(f"/comparisons/{comparison_id}/records")).json()["records"]
+        passes = [record for record in records if record["kind"] == "pass"]
+        assert [answer["state"] for one in passes for answer in one["answers"]] == ["answered"] * 24
+        assert passes[0]["probe"] == passes[1]["probe"]
+        assert passes[0]["probe"]["tokens"] > 8
+        report = (await running.client.get(f"/comparisons/{comparison_id}/report.json")).json()
+        assert [one["right_of_asked"] for one in report["outputs"]["passes"]] == [1.0, 1.0]
+        assert all(one["choices"] for one in report["outputs"]["pairs"][0]["parted"])
+
+
 STRESSED: dict[str, Any] = {"parts": ["accuracy"], "questions": 16, "shots": 2, "pairs_max": 2, "stress": True}
 
 

@@ -21,7 +21,7 @@ from equipoise_service.settings import Settings
 from equipoise_service.store import Delivery, Store, Webhooks
 from equipoise_service.webhooks import new_secret, signed_headers, usable_url
 from tests.integration.service.conftest import Running, Start, running_over
-from tests.integration.service.fake import Hook, nothing
+from tests.integration.service.fake import Call, Hook, nothing
 
 
 class Message(NamedTuple):
@@ -267,3 +267,26 @@ def test_webhooks_from_the_command_line(
     assert main(["webhook", "remove", listed.split()[0]]) == 0
     assert main(["webhook", "remove", "x"]) == 64
     assert main(["webhook", "add", "http://example.com"]) == 64
+
+
+async def test_a_comparison_that_is_resumed_is_told_of_twice(start: Start, receiver: Receiver) -> None:
+    receiver.statuses = [500]  # the first message still waits when the comparison has gone on and ended again
+    failing = [True]
+
+    async def die_once(call: Call) -> None:
+        if call.method == "decode" and failing and failing.pop():
+            raise RuntimeError("dead")
+
+    async with start(die_once) as running:
+        await added(running, receiver.url)
+        comparison_id = await running.submit()
+        assert (await running.ended(comparison_id))["status"] == "failed"
+        await receiver.got(1)
+        records = f"/comparisons/{comparison_id}/records"
+        tag = (await running.client.get(records)).headers["etag"]
+        assert (await running.client.post(f"/comparisons/{comparison_id}/resume")).status_code == 202
+        messages = await receiver.got(2)
+        assert (await running.ended(comparison_id))["status"] == "succeeded"
+        assert (await running.client.get(records, headers={"If-None-Match": tag})).status_code == 200
+    assert [json.loads(message.body)["type"] for message in messages] == ["comparison.failed", "comparison.succeeded"]
+    assert messages[0].headers["webhook-id"] != messages[1].headers["webhook-id"]

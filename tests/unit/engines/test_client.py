@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,12 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from equipoise_evals.model import SamplingPlan
-from equipoise_evals.ports import RequestFailed
-from equipoise_service.engines.client import EngineClient, EngineUnreachable, sampling_params
+from equipoise_evals.gsm8k.grade import grade
+from equipoise_evals.model import PromptProbe, SamplingPlan, TokenChoice
+from equipoise_evals.ports import ChatMessage, RequestFailed
+from equipoise_service.engines.client import EngineClient, EngineUnreachable
+from equipoise_service.engines.engine import begins_with_one_bos
+from equipoise_service.engines.wire import sampling_params
 
 REAL = json.loads((Path(__file__).parents[2] / "contract" / "data" / "sglang-0.5.23.json").read_text())
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -166,6 +170,192 @@ async def test_a_chunk_may_be_cut_anywhere(served: Served) -> None:
     timings = await (await served(handler)).stream_batch([[1]], 3)
 
     assert timings[0].output_tokens == 3
+
+
+async def test_a3_17_a_wall_clock_that_steps_back_changes_no_duration(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request of 0.3 s, in the middle of which the wall clock falls back by 5 s."""
+    wall_s = time.time
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(f"data: {chunk(1)}\n\n".encode())
+        monkeypatch.setattr(time, "time", lambda: wall_s() - 5.0)
+        await asyncio.sleep(0.3)
+        await response.write(f"data: {chunk(2)}\n\ndata: [DONE]\n\n".encode())
+        return response
+
+    (seen,) = await (await served(handler)).stream_batch([[1]], 2)
+    assert seen.ttft_us > 0
+    assert 0.29e6 < seen.tpot_us < 1.5e6  # a busy machine may wake us late, never early
+
+
+async def test_a2_09_an_answer_without_content_is_an_error_of_its_own(served: Served) -> None:
+    """No TypeError, no wrong answer. ``/generate`` has no reasoning parser: all that was written is graded."""
+    body = {"text": None, "output_ids": [1], "meta_info": json.loads(chunk(1, finish={"type": "stop"}))["meta_info"]}
+    client = await served(answering(json.dumps(body).encode()))
+    with pytest.raises(RequestFailed, match="expected form"):
+        await client.generate("x", SamplingPlan())
+    assert grade("<think>7*8=56.</think>#### 56", "56").state == "correct"
+
+
+@pytest.mark.parametrize(("status", "again"), [(503, True), (429, True), (500, False), (400, False)])
+async def test_only_a_request_that_the_engine_did_not_begin_is_sent_again(
+    served: Served, monkeypatch: pytest.MonkeyPatch, status: int, again: bool
+) -> None:
+    monkeypatch.setattr("equipoise_service.engines.client.RETRY_PAUSES_S", (0.0, 0.0))
+    statuses = [status, 200]
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        now = statuses.pop(0)
+        return web.json_response(REAL["generate"]["json"] if now == 200 else {"error": "no"}, status=now)
+
+    client = await served(handler)
+    if again:
+        assert (await client.generate("x", SamplingPlan())).retries == 1
+    else:
+        with pytest.raises(RequestFailed, match=f"HTTP {status}"):
+            await client.generate("x", SamplingPlan())
+        assert statuses == [200]
+
+
+async def test_an_engine_that_never_has_room_fails_the_request_in_the_end(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("equipoise_service.engines.client.RETRY_PAUSES_S", (0.0, 0.0))
+    asked = 0
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        nonlocal asked
+        asked += 1
+        return web.Response(status=503)
+
+    with pytest.raises(RequestFailed, match="HTTP 503"):
+        await (await served(handler)).generate("x", SamplingPlan())
+    assert asked == 3
+
+
+async def test_a_request_that_timed_out_may_have_been_answered_and_is_not_sent_again(served: Served) -> None:
+    asked = 0
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        nonlocal asked
+        asked += 1
+        await request.read()
+        await asyncio.sleep(30)
+        return web.Response()
+
+    with pytest.raises(RequestFailed, match="did not answer within 2 s"):
+        await (await served(handler)).generate("x", SamplingPlan())
+    assert asked == 1
+
+
+class Chooser:
+    """Serves ``/tokenize`` and answers of given tokens; keeps what it was asked."""
+
+    def __init__(self, continues: dict[int, list[int]]) -> None:
+        self.continues = continues  # by number of ids in the prompt
+        self.asked: list[dict[str, Any]] = []
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        if request.path == "/tokenize":
+            assert body == {"prompt": "1 + 1 ="}
+            return web.json_response({"tokens": [50, 51, 52], "count": 3, "max_model_len": 8192})
+        self.asked.append(body)
+        out = self.continues[len(body["input_ids"])]
+        meta = {
+            "output_top_logprobs": [[[-0.1, token, None], [-2.5, 99, None]] for token in out],
+            "output_token_ids_logprobs": [[[-0.1 if t == token else -2.5, t, None] for t in body["token_ids_logprob"]]
+                                          for token in out],
+        }  # fmt: skip
+        return web.json_response({"output_ids": out, "meta_info": meta})
+
+
+async def test_the_token_after_a_prefix_comes_out_of_a_decode_step(served: Served) -> None:
+    chooser = Chooser({4: [8, 30]})
+    choice = await (await served(chooser.handle)).choose("1 + 1 =", (7, 8), (30, 31))
+    assert choice == TokenChoice(logprobs=(-0.1, -2.5), top=((30, -0.1), (99, -2.5)), path="decode")
+    (asked,) = chooser.asked
+    assert asked["input_ids"] == [50, 51, 52, 7]  # the engine repeats 8 by itself
+    assert (asked["return_logprob"], asked["top_logprobs_num"], asked["token_ids_logprob"]) == (True, 2, [30, 31])
+    assert asked["sampling_params"]["temperature"] == 0.0
+
+
+async def test_an_engine_that_repeats_another_token_is_given_the_whole_prefix(served: Served) -> None:
+    chooser = Chooser({4: [9, 30], 5: [31]})
+    choice = await (await served(chooser.handle)).choose("1 + 1 =", (7, 8), (30, 31))
+    assert (choice.logprobs, choice.path) == ((-2.5, -0.1), "prefill")
+    assert [asked["input_ids"] for asked in chooser.asked] == [[50, 51, 52, 7], [50, 51, 52, 7, 8]]
+
+
+async def test_the_first_token_comes_out_of_a_prefill_and_an_ended_answer_has_none(served: Served) -> None:
+    choice = await (await served(Chooser({3: [31]}).handle)).choose("1 + 1 =", (), (None, 31))
+    assert (choice.logprobs, choice.path) == ((None, -0.1), "prefill")
+
+
+async def test_an_engine_without_log_probabilities_fails_the_request(served: Served) -> None:
+    client = await served(Chooser({3: []}).handle)
+    with pytest.raises(RequestFailed, match="gave no log-probabilities"):
+        await client.choose("1 + 1 =", (), (30, 31))
+
+
+BOS = 128_000
+TURNS = (ChatMessage("user", "Question: 1 + 1?\nAnswer:"),)
+
+
+class Tokenizer:
+    """Serves ``/tokenize`` as SGLang does: texts get a BOS in front, a template writes its own."""
+
+    def __init__(self, template: list[int]) -> None:
+        self.template = template
+        self.generated: list[dict[str, Any]] = []
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        if request.path == "/generate":
+            self.generated.append(body)
+            return web.json_response(REAL["generate"]["json"])
+        if "messages" in body:
+            assert body == {"messages": [{"role": "user", "content": TURNS[0].content}]}
+            return web.json_response({"tokens": self.template, "count": 0, "max_model_len": 1})
+        ids = [BOS, *(ord(letter) for letter in body["prompt"])]
+        return web.json_response({"tokens": ids, "count": len(ids), "max_model_len": 1})
+
+
+async def test_a2_15_a_prompt_has_exactly_one_bos_in_either_mode(served: Served) -> None:
+    tokenizer = Tokenizer([BOS, 7, 8])
+    client = await served(tokenizer.handle)
+    completion, chat = await client.probe("1 + 1 ="), await client.probe(TURNS)
+    assert completion == PromptProbe(tokens=8, head=(BOS, *map(ord, "1 + 1 =")), bos=BOS)
+    assert chat == PromptProbe(tokens=3, head=(BOS, 7, 8), bos=BOS)
+    assert begins_with_one_bos(completion)
+    assert begins_with_one_bos(chat)
+
+
+async def test_a2_15_rendered_turns_are_sent_as_ids_which_get_no_second_bos(served: Served) -> None:
+    tokenizer = Tokenizer([BOS, 7, 8])
+    client = await served(tokenizer.handle)
+    await client.generate(TURNS, SamplingPlan())
+    (sent,) = tokenizer.generated
+    assert sent["input_ids"] == [BOS, 7, 8]
+    assert "text" not in sent
+
+
+@pytest.mark.parametrize(
+    ("head", "bos", "one"),
+    [
+        ((BOS, BOS, 7), BOS, False),  # the template's and the tokenizer's
+        ((7, 8), BOS, False),
+        ((), BOS, False),
+        ((BOS,), BOS, True),
+        ((7, 7), None, True),  # this tokenizer puts none
+    ],
+)
+def test_a2_15_two_or_none_are_found(head: tuple[int, ...], bos: int | None, one: bool) -> None:
+    assert begins_with_one_bos(PromptProbe(tokens=len(head), head=head, bos=bos)) is one
 
 
 async def test_nobody_listening_is_unreachable() -> None:

@@ -3,8 +3,10 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import JsonValue, ValidationError
 
-from equipoise_service.engines.streaming import Chunk, NoTiming, timing
+from equipoise_evals.model import ClientTiming
+from equipoise_service.engines.streaming import Chunk, NoTiming, timing, token_by_token
 
 
 def test_a3_01_a_chunk_of_several_tokens_is_not_one_tokens_latency() -> None:
@@ -22,11 +24,20 @@ def test_a3_03_a_chunk_without_a_token_starts_no_clock() -> None:
     assert seen.tpot_us == pytest.approx(200_000)
 
 
-def test_a3_05_one_token_per_chunk() -> None:
+def test_a3_05_mean_and_percentiles_have_one_formula() -> None:
     seen = timing(5.0, [Chunk(5.1 + 0.02 * place, place + 1) for place in range(10)])
 
     assert seen.ttft_us == pytest.approx(100_000)
     assert seen.tpot_us == pytest.approx(20_000)
+    # (latency - TTFT) / (n - 1), with the same n: 280 ms less 100 ms over 9 gaps.
+    assert seen.tpot_us == pytest.approx((280_000 - 100_000) / (seen.output_tokens - 1))
+
+
+def test_a3_07_a_request_without_a_first_token_has_no_timing_and_none_is_negative() -> None:
+    with pytest.raises(NoTiming, match="0 tokens came"):
+        timing(1_000.0, [])  # status 200 without any chunk, ended at 1,002
+    with pytest.raises(ValidationError, match="greater than 0"):
+        ClientTiming(ttft_us=-1_000_000_000, tpot_us=1, output_tokens=2)
 
 
 def test_a_last_chunk_without_a_token_ends_no_clock() -> None:
@@ -36,7 +47,7 @@ def test_a_last_chunk_without_a_token_ends_no_clock() -> None:
 @pytest.mark.parametrize(
     ("chunks", "says"),
     [
-        ([], "0 tokens came"),  # A3-07: status 200 and no chunk
+        ([], "0 tokens came"),
         ([Chunk(1, 0)], "0 tokens came"),
         ([Chunk(1, 1)], "1 tokens came"),
         ([Chunk(1, 5)], "one chunk"),
@@ -59,3 +70,11 @@ def test_ttft_and_tpot_add_up_to_the_latency(gaps_s: list[float], started_s: flo
 
     latency_us = (arrivals[-1] - started_s) * 1e6
     assert seen.ttft_us + seen.tpot_us * (seen.output_tokens - 1) == pytest.approx(latency_us, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("info", "streams"),
+    [({}, True), ({"stream_interval": 1}, True), ({"stream_interval": 50}, False)],
+)
+def test_a3_21_tokens_that_the_engine_holds_back_are_not_measured(info: dict[str, JsonValue], streams: bool) -> None:
+    assert token_by_token(info) is streams

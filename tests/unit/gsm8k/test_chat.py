@@ -2,9 +2,10 @@
 
 import hashlib
 
-from equipoise_evals.gsm8k.chat import ChatMessage, build_chats
+from equipoise_evals.gsm8k.chat import build_chats
 from equipoise_evals.gsm8k.prompt import build_prompts
 from equipoise_evals.model import Question
+from equipoise_evals.ports import ChatMessage
 
 ASKED = (
     Question(id=4, question="How many legs have 2 cats?", rationale="2*4=<<2*4=8>>8", gold="8"),
@@ -16,6 +17,7 @@ SHOTS = (Question(id=9, question="One and one?", rationale="1+1=<<1+1=2>>2.", go
 def test_turns() -> None:
     chat, _ = build_chats(ASKED, SHOTS)
     assert chat.question == ASKED[0]
+    assert chat.asked == chat.messages
     assert chat.messages == (
         ChatMessage("user", "Question: One and one?\nAnswer:"),
         ChatMessage("assistant", "1+1=<<1+1=2>>2.\n#### 2"),

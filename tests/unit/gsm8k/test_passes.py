@@ -14,13 +14,15 @@ from equipoise_evals.model import (
     ArmSpec,
     Failed,
     LaunchRecord,
+    PromptProbe,
     Question,
     Role,
     SamplingPlan,
     StressRecord,
+    TokenChoice,
     TreatmentRecord,
 )
-from equipoise_evals.ports import Decoded, EngineFault, Generation, RequestFailed
+from equipoise_evals.ports import Asked, Decoded, EngineFault, Generation, RequestFailed
 from tests.support.records import accuracy_plan
 
 ARM = ArmSpec(name="candidate", scratch="persistent")
@@ -28,6 +30,9 @@ ARM = ArmSpec(name="candidate", scratch="persistent")
 IDS = (3, 0, 7, 5, 1, 6, 2, 4)
 PROMPTS = build_prompts([Question(id=n, question=f"Number {n}?", rationale="", gold=str(n)) for n in IDS], ())
 BY_TEXT = {prompt.text: prompt.question.id for prompt in PROMPTS}
+
+
+PROBE = PromptProbe(tokens=11, head=(2, 5, 6), bos=2)
 
 
 class Clock:
@@ -62,8 +67,12 @@ class ScriptedEngine:
         self.samplings: list[SamplingPlan] = []
         self.in_flight = self.most_in_flight = self.cancelled = 0
 
-    async def generate(self, prompt: str, sampling: SamplingPlan) -> Generation:
-        number = BY_TEXT[prompt]
+    async def probe(self, prompt: Asked) -> PromptProbe:
+        assert prompt == PROMPTS[0].text
+        return PROBE
+
+    async def generate(self, prompt: Asked, sampling: SamplingPlan) -> Generation:
+        number = BY_TEXT[str(prompt)]
         self.asked.append(number)
         self.samplings.append(sampling)
         self.in_flight += 1
@@ -77,9 +86,19 @@ class ScriptedEngine:
             raise
         finally:
             self.in_flight -= 1
-        return Generation(text=text, output_ids=(number, 9), finish_reason="stop", prompt_tokens=11, cached_tokens=2)
+        return Generation(
+            text=text,
+            output_ids=(number, 9),
+            finish_reason="stop",
+            prompt_tokens=11,
+            cached_tokens=2,
+            sampling={"temperature": sampling.temperature},
+        )
 
     async def attest(self) -> LaunchRecord:
+        raise AssertionError("a pass only generates")
+
+    async def choose(self, prompt: Asked, prefix: Sequence[int], tokens: tuple[int | None, int | None]) -> TokenChoice:
         raise AssertionError("a pass only generates")
 
     async def decode(self, batch: int, prompt_tokens: int, steps: int, seed: int) -> Decoded:
@@ -112,6 +131,7 @@ async def test_every_question_once_in_the_planned_order(concurrency: int) -> Non
     assert engine.asked == list(IDS)
     assert engine.most_in_flight == min(concurrency, len(IDS))
     assert (record.pair, record.role, record.duration_s) == (2, "B", 1.0)
+    assert record.probe == PROBE
     assert record.answers == tuple(
         Answered(
             question_id=number,
@@ -120,6 +140,7 @@ async def test_every_question_once_in_the_planned_order(concurrency: int) -> Non
             finish_reason="stop",
             prompt_tokens=11,
             cached_tokens=2,
+            sampling={"temperature": 0.0},
         )
         for number in IDS
     )
@@ -136,9 +157,9 @@ async def test_the_engine_is_kept_full() -> None:
     release = asyncio.Event()
 
     class Stuck(ScriptedEngine):
-        async def generate(self, prompt: str, sampling: SamplingPlan) -> Generation:
-            if BY_TEXT[prompt] in IDS[:2]:
-                self.asked.append(BY_TEXT[prompt])
+        async def generate(self, prompt: Asked, sampling: SamplingPlan) -> Generation:
+            if BY_TEXT[str(prompt)] in IDS[:2]:
+                self.asked.append(BY_TEXT[str(prompt)])
                 await release.wait()
                 return Generation(text="", output_ids=(), finish_reason="stop", prompt_tokens=1, cached_tokens=0)
             return await super().generate(prompt, sampling)
@@ -211,8 +232,8 @@ async def test_engine_fault_ends_the_pass_and_cancels_the_rest() -> None:
 
 async def test_requests_that_see_the_same_death_are_one_fault() -> None:
     class Dying(ScriptedEngine):
-        async def generate(self, prompt: str, sampling: SamplingPlan) -> Generation:
-            raise EngineFault("B", "gsm8k", f"gone at {BY_TEXT[prompt]}")
+        async def generate(self, prompt: Asked, sampling: SamplingPlan) -> Generation:
+            raise EngineFault("B", "gsm8k", f"gone at {BY_TEXT[str(prompt)]}")
 
     with pytest.raises(EngineFault, match="gone at 3"):
         await run_pass(Dying(), plan(), PROMPTS, pair=1, clock=Clock(), progress=Heard())
@@ -228,7 +249,7 @@ async def test_a_defect_is_not_a_failed_request() -> None:
 
 async def test_several_defects_stay_together() -> None:
     class Broken(ScriptedEngine):
-        async def generate(self, prompt: str, sampling: SamplingPlan) -> Generation:
+        async def generate(self, prompt: Asked, sampling: SamplingPlan) -> Generation:
             raise KeyError(prompt)
 
     with pytest.raises(ExceptionGroup) as caught:
@@ -286,4 +307,4 @@ async def test_everything_done_asks_nothing() -> None:
 async def test_no_questions() -> None:
     nothing: tuple[Prompt, ...] = ()
     record = await run_pass(ScriptedEngine(), plan(), nothing, pair=1, clock=Clock(), progress=Heard())
-    assert record.answers == ()
+    assert (record.answers, record.probe) == ((), None)

@@ -65,6 +65,41 @@ def test_every_half_that_was_measured_fits_80_columns(halves: tuple[str, ...], l
     assert max(map(len, text.splitlines())) <= 80
 
 
+def test_a_kernels_long_name_leaves_the_numbers_readable() -> None:
+    plan = make.plan()
+    fill = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, std::array<char*, 1ul> >"
+    counts: list[Record] = [
+        TreatmentRecord(pair=1, role=role, activity="GPU", steps=8, per_step={fill: fills, "attention": 30.0})
+        for role, fills in (("A", 60.0), ("B", 0.0))
+    ]
+    out = io.StringIO()
+    verdict = judge(make.together([make.questions()], make.launches(plan, 1), counts), plan)
+    show_verdict(Console(file=out, width=80), verdict, plan)
+    row = next(line for line in out.getvalue().splitlines() if line.startswith("void"))
+    assert row.split()[-2:] == ["60", "0"]
+    assert "FillFunctor<float>" in out.getvalue()
+    assert max(map(len, out.getvalue().splitlines())) <= 80
+
+
+def test_numbers_of_a_run_that_cannot_be_judged_stand_without_a_word() -> None:
+    plan = make.plan()
+    parts: list[Iterable[Record]] = [[make.questions()], make.launches(plan, 3), make.treatment(60, 60)]
+    parts += [make.equal_passes(), make.exact_blocks([-0.02, -0.021, -0.019])]
+    out = io.StringIO()
+    show_verdict(Console(file=out, width=80), judge(make.together(*parts), plan), plan)
+    assert "latency: not judged, for diagnosis only" in out.getvalue()
+    assert "accuracy: not judged, for diagnosis only" in out.getvalue()
+    assert "treatment: inactive" in out.getvalue()
+
+
+def test_equal_arms_of_a_declared_aa_are_as_declared() -> None:
+    plan = make.plan(declared_aa=True)
+    out = io.StringIO()
+    verdict = judge(make.together([make.questions()], make.launches(plan, 1), make.treatment(60, 60)), plan)
+    show_verdict(Console(file=out, width=80), verdict, plan)
+    assert "treatment: none, as declared (A/A)" in out.getvalue()
+
+
 def test_where_no_kernel_was_counted_the_table_says_so() -> None:
     plan = make.plan()
     trace = TreatmentRecord(pair=1, role="A", activity="CPU", steps=8, per_step={"aten::bmm": 60.0})

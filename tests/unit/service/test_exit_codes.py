@@ -59,6 +59,7 @@ EXPECTED: dict[type[errors.EquipoiseError], int] = {
     errors.WebhookNotFound: 64,
     errors.NotFinished: 64,
     errors.AlreadyFinished: 64,
+    errors.NotResumable: 64,
 }
 
 

@@ -10,7 +10,7 @@ from equipoise_evals.model import ArmPair, ArmSpec, LaunchRecord, ModelRef, PdlL
 from equipoise_service.errors import NotFinished
 from equipoise_service.ids import new_id
 from equipoise_service.report import FORMATS, MEDIA_TYPES, Report, build_report, to_csv, to_json, to_markdown
-from equipoise_service.report.markdown import code, escaped
+from equipoise_service.report.markup import code, escaped
 from equipoise_service.report.spreadsheet import plain
 from equipoise_service.report.tables import Row, rows
 from equipoise_service.store import NewComparison, Store, Stored

@@ -17,6 +17,7 @@ DESIGN_DEFAULTS = {
     "pairs_max": 10,
     "questions": None,
     "shots": 5,
+    "prompting": "completion",
     "margin_accuracy_pp": 1.0,
     "margin_latency": 0.005,
 }

@@ -158,7 +158,19 @@ def test_prompts_are_those_of_the_plan(tmp_path: Path, folder: Path) -> None:
     prompts = prompts_of(plan, machine(tmp_path, gsm8k=str(folder)))
     assert plan.accuracy is not None
     assert tuple(prompt.question.id for prompt in prompts) == plan.accuracy.questions.ids
-    assert prompts[0].text.count("Question:") == 3  # two worked examples, then the question
+    assert isinstance(prompts[0].asked, str)
+    assert prompts[0].asked.count("Question:") == 3  # two worked examples, then the question
+
+
+def test_chat_asks_the_same_questions_as_turns(tmp_path: Path, folder: Path) -> None:
+    plan = plan_of(tmp_path, folder, questions=3, prompting="chat")
+    assert plan.accuracy is not None
+    assert plan.accuracy.prompting == "chat"
+    chats = prompts_of(plan, machine(tmp_path, gsm8k=str(folder)))
+    assert tuple(chat.question.id for chat in chats) == plan.accuracy.questions.ids
+    assert isinstance(chats[0].asked, tuple)
+    assert [turn.role for turn in chats[0].asked] == ["user", "assistant"] * 2 + ["user"]
+    assert plan_of(tmp_path, folder).accuracy.prompting == "completion"  # type: ignore[union-attr] # it has one
 
 
 def test_a_set_that_changed_since_it_was_planned_is_refused(tmp_path: Path, folder: Path) -> None:

@@ -13,7 +13,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import IntegrityError, StatementError
 from sqlalchemy.schema import CreateTable
 
-from equipoise_evals.model import Answered, ModelRef, PassRecord, Record, StopRecord
+from equipoise_evals.model import Answered, AnswerRecord, ModelRef, PassRecord, Record, StopRecord
 from equipoise_service.ids import new_id
 from equipoise_service.store import (
     FINAL,
@@ -83,11 +83,11 @@ def move(store: Store, comparison_id: str, wanted: Status) -> None:
         case Status.INTERRUPTED:
             comparisons.interrupt(comparison_id, "r")
         case Status.QUEUED:
-            raise AssertionError("nothing becomes queued")
+            comparisons.resume(comparison_id)
 
 
 @pytest.mark.parametrize("current", list(Status))
-@pytest.mark.parametrize("wanted", [status for status in Status if status is not Status.QUEUED])
+@pytest.mark.parametrize("wanted", list(Status))
 def test_only_the_tables_transitions_happen(store: Store, current: Status, wanted: Status) -> None:
     comparison_id = lead_to(store, current)
     events = store.events.after(comparison_id, 0)
@@ -261,6 +261,52 @@ def test_a_recorder_goes_on_after_what_is_stored(store: Store) -> None:
     recorder.append(STOP)
     assert recorder.records().records == (STOP, STOP)
     assert recorder.records() == store.records.load(comparison_id)
+
+
+def an_answer(number: int) -> AnswerRecord:
+    answer = Answered(
+        question_id=number, text="7", output_ids=(1,), finish_reason="stop", prompt_tokens=1, cached_tokens=0
+    )
+    return AnswerRecord(pair=1, role="A", answer=answer)
+
+
+def test_every_answer_is_stored_as_it_comes_until_its_pass_takes_its_place(store: Store) -> None:
+    comparison_id = add(store)
+    recorder = StoredRecorder(store.records, comparison_id)
+    recorder.append(STOP)
+    answers = [an_answer(number) for number in range(300)]
+    for answer in answers:
+        recorder.append(answer)
+    recorder.flush()
+    # Another process, after a kill: everything is there, in order.
+    assert StoredRecorder(store.records, comparison_id).records().records == (STOP, *answers)
+    whole = PassRecord(pair=1, role="A", answers=tuple(one.answer for one in answers), duration_s=1.0)
+    other = an_answer(1).model_copy(update={"role": "B"})
+    recorder.append(other)
+    recorder.append(whole)
+    assert recorder.records().records == (STOP, other, whole)
+    assert store.records.load(comparison_id) == recorder.records()
+    recorder.append(STOP)
+    numbers = [part.seq for part in store.records.parts(comparison_id)]
+    assert numbers == sorted(set(numbers))
+
+
+def test_an_answer_that_cannot_be_stored_is_an_error_and_not_forgotten(store: Store) -> None:
+    recorder = StoredRecorder(store.records, "00000000-0000-7000-8000-000000000000")
+    recorder.append(an_answer(1))
+    with pytest.raises(IntegrityError):
+        recorder.flush()
+
+
+def test_an_answer_that_could_not_be_stored_stops_the_ones_after_it(store: Store) -> None:
+    recorder = StoredRecorder(store.records, "00000000-0000-7000-8000-000000000000")
+
+    def go_on() -> None:
+        for number in range(10_000):
+            recorder.append(an_answer(number))
+
+    with pytest.raises(IntegrityError):
+        go_on()
 
 
 def test_records_of_nothing_are_refused(store: Store) -> None:

@@ -5,6 +5,7 @@ const text = document.getElementById("progress");
 const bar = document.getElementById("bar");
 const source = new EventSource(live.dataset.events);
 const ended = ["succeeded", "failed", "cancelled", "interrupted"];
+let reload;  // a comparison that was resumed has ended before: only an end that nothing follows counts
 
 source.addEventListener("progress", (event) => {
   const progress = JSON.parse(event.data);
@@ -18,8 +19,11 @@ source.addEventListener("progress", (event) => {
 source.addEventListener("status", (event) => {
   const status = JSON.parse(event.data).status;
   text.textContent = status;
+  clearTimeout(reload);
   if (ended.includes(status)) {
-    source.close();
-    location.reload();
+    reload = setTimeout(() => {
+      source.close();
+      location.reload();
+    }, 500);
   }
 });

@@ -35,6 +35,7 @@ def upgrade() -> None:
         sa.Column("id", sa.String(36), nullable=False),
         sa.Column("webhook_id", sa.String(36), nullable=False),
         sa.Column("comparison_id", sa.String(36), nullable=False),
+        sa.Column("body", sa.Text, nullable=False),
         sa.Column("attempts", sa.Integer, nullable=False),
         sa.Column("next_at", sa.DateTime(timezone=True)),
         sa.Column("delivered_at", sa.DateTime(timezone=True)),
@@ -46,6 +47,6 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(
             ["comparison_id"], ["comparisons.id"], ondelete="CASCADE", name=op.f("fk_deliveries_comparison_id")
         ),
-        sa.UniqueConstraint("webhook_id", "comparison_id", name=op.f("uq_deliveries_webhook_id_comparison_id")),
     )
     op.create_index(op.f("ix_deliveries_next_at"), "deliveries", ["next_at"])
+    op.create_index(op.f("ix_deliveries_webhook_id_id"), "deliveries", ["webhook_id", "id"])

@@ -1,0 +1,57 @@
+"""What a reader should know before believing a report: signs of a wrong prompt, of lost requests, of a slow client."""
+
+from collections.abc import Iterator
+
+from equipoise_evals.gsm8k.summary import PassSummary
+from equipoise_evals.model import Verdict
+from equipoise_service.report.outputs import Outputs
+
+NO_ANSWER = 0.5
+"""Share of answers without a final number from which the prompt is more suspect than the model (A1-23)."""
+EMPTY = 0.01
+TRUNCATED = 0.1
+CLIENT_GAP = 0.2
+"""Relative gap between the client's time per token and the engine's period from which the client is the bottleneck."""
+
+
+def warnings_of(verdict: Verdict, outputs: Outputs | None) -> tuple[str, ...]:
+    """Sentences, the gravest first; none where nothing is odd."""
+    passes = outputs.passes if outputs else ()
+    return (*(line for one in passes for line in _of_pass(one)), *_of_client(verdict))
+
+
+def _of_pass(one: PassSummary) -> Iterator[str]:
+    answered = one.asked - one.states["error"]
+    if one.states["error"]:
+        yield (
+            f"{one.states['error']} of {one.asked} requests of pass {one.name} failed "
+            f"({one.states['error'] / one.asked:.1%}): they are errors, not wrong answers, and their questions are "
+            "left out of the comparison"
+        )
+    if answered and one.states["no_answer"] > NO_ANSWER * answered:
+        yield (
+            f"{one.states['no_answer']} of {answered} answers of pass {one.name} hold no final number: prompt or chat "
+            "template are probably wrong for this model"
+        )
+    if one.empty > EMPTY * one.asked:
+        yield f"{one.empty} of {answered} answers of pass {one.name} are empty"
+    if one.states["truncated"] > TRUNCATED * one.asked:
+        yield (
+            f"the token limit cut {one.states['truncated']} of {answered} answers of pass {one.name} before a final "
+            "number; max_new_tokens may be too small"
+        )
+
+
+def _of_client(verdict: Verdict) -> Iterator[str]:
+    evidence = verdict.latency.evidence if verdict.latency else None
+    if evidence is None or evidence.client is None:
+        return
+    for arm, client_us, period_us in (
+        ("baseline", evidence.client.baseline_us, evidence.period.baseline_us),
+        ("candidate", evidence.client.candidate_us, evidence.period.candidate_us),
+    ):
+        if abs(client_us / period_us - 1) > CLIENT_GAP:
+            yield (
+                f"the client saw {client_us:.0f} us a token of the {arm} where the engine took {period_us:.0f} us a "
+                "step: the client's figure does not measure the attention backend"
+            )

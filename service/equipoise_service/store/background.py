@@ -1,0 +1,23 @@
+"""Writes that nobody waits for: one after the other, in a thread of their own, none of them forgotten."""
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+
+class Background:
+    """A commit that waits for the disk takes milliseconds, in which an event loop could ask an engine something."""
+
+    def __init__(self, name: str) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
+        self._begun: list[Future[object]] = []
+
+    def submit(self, work: Callable[[], object]) -> None:
+        """Do work after what came before it; raises what kept earlier work from being done."""
+        while self._begun and self._begun[0].done():
+            self._begun.pop(0).result()
+        self._begun.append(self._thread.submit(work))
+
+    def flush(self) -> None:
+        """Wait until all of it is done; raises what kept it from being done."""
+        while self._begun:
+            self._begun.pop(0).result()
