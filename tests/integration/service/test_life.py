@@ -313,7 +313,13 @@ async def test_a_database_that_cannot_be_read_is_not_ready(start: Start, monkeyp
         monkeypatch.setattr(Database, "read", broken)
         answer = await running.client.get("/readyz")
         assert answer.status_code == 503
-        assert answer.json()["checks"] == {"database": "cannot be read: OperationalError", "worker": "ok"}
+        assert answer.json()["checks"] == {
+            "database": "cannot be read: OperationalError",
+            "worker": "ok",
+            "disk": "ok",
+            "device": "ok",
+            "webhooks": "ok",
+        }
         monkeypatch.undo()
         assert (await running.client.get("/readyz")).status_code == 200
 
