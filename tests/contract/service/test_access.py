@@ -133,7 +133,7 @@ async def test_tokens_are_digests_in_the_database(settings: Settings) -> None:
     for headers in shown.values():
         text = headers["Authorization"].removeprefix("Bearer ")
         assert text.encode() not in kept
-        assert text.rpartition("_")[2].encode() not in kept
+        assert text.split("_", 2)[2].encode() not in kept
         assert hashlib.sha256(text.encode()).hexdigest().encode() in kept
 
 

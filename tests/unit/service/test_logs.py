@@ -74,6 +74,6 @@ def test_no_line_holds_a_secret(form: Format) -> None:
         log.exception("failed")
     assert "ValueError" in stream.getvalue()
     assert token.text not in stream.getvalue()
-    assert token.text.rpartition("_")[2] not in stream.getvalue()
+    assert token.text.split("_", 2)[2] not in stream.getvalue()
     logging.getLogger("httpx").info("HTTP Request: POST https://example.com/hook?secret=1")
     assert "secret=1" not in stream.getvalue()
