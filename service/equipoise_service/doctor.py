@@ -15,11 +15,11 @@ import psutil
 from sqlalchemy.exc import SQLAlchemyError
 
 from equipoise_service.doctor_gpu import gpu_findings
+from equipoise_service.engine_processes import engine_processes
 from equipoise_service.engines.ports import HIGHEST, LOWEST, is_free, listeners
-from equipoise_service.errors import EquipoiseError
+from equipoise_service.errors import EquipoiseError, StorageUnavailable
 from equipoise_service.findings import Finding
 from equipoise_service.folder import holder_of
-from equipoise_service.leftovers import engine_processes
 from equipoise_service.machine import Machine
 from equipoise_service.questions import HUB, load_questions, source_of
 from equipoise_service.settings import Settings
@@ -186,7 +186,7 @@ def _access(machine: Machine) -> Iterator[Finding]:
         now = datetime.now(UTC)
         yield from _tokens(settings, sum(token.valid_at(now) for token in store.tokens.every()))
         yield from _webhooks(store)
-    except SQLAlchemyError as error:
+    except (StorageUnavailable, SQLAlchemyError) as error:
         remedy = "start the service once, which brings an older database up to date; its log says what else is wrong"
         detail = f"cannot be read ({type(error).__name__})"
         yield Finding(name="database", state="warning", detail=detail, remedy=remedy)

@@ -73,7 +73,10 @@ def seconds_per_pair(plan: Plan, device: Device) -> float:
 def seconds_per_pair_before(plan: Plan, store: Store) -> float | None:
     """Mean over the launch pairs of the newest finished run of the same plan; None if there is none."""
     newest = store.comparisons.page(ListFilter(plan.model.name, None, Status.SUCCEEDED), RUNS_LOOKED_AT).items
-    for stored in newest:
+    for summary in newest:
+        stored = store.comparisons.get(summary.id)
+        if stored is None:
+            continue
         if Plan.model_validate_json(stored.plan).model_copy(update={"seed": plan.seed}) == plan:
             held_s: dict[int, float] = {}
             for part in store.records.parts(stored.id, "stop"):

@@ -18,7 +18,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from equipoise_evals.model import LaunchRecord, StopRecord, Verdict
-from equipoise_service.leftovers import engine_memory_bytes
+from equipoise_service.engine_processes import engine_memory_bytes
 from equipoise_service.report.tables import contrasts
 from equipoise_service.store import ListFilter, Status, Store, Stored, StoredError
 
@@ -29,7 +29,7 @@ REASONS = (
     ("out_of_memory", re.compile(r"out of memory|OutOfMemory|leave no GPU memory", re.I)),
     ("left_over", re.compile(r"still run|left behind", re.I)),
     ("port_taken", re.compile(r"port .*(taken|in use)|EADDRINUSE|address already in use", re.I)),
-    ("timed_out", re.compile(r"not ready|within [\d.]+ s|timed? ?out", re.I)),
+    ("timed_out", re.compile(r"not ready|no progress|within [\d.]+ s|timed? ?out", re.I)),
     ("died", re.compile(r"\bexited\b|\bkilled\b|\bended with\b", re.I)),
     ("not_attested", re.compile(r"attest", re.I)),
 )
@@ -122,8 +122,8 @@ class _Stored(Collector):
             by_verdict.add_metric([word], count)
         yield by_verdict
         yield GaugeMetricFamily("equipoise_queue_depth", "Comparisons that wait.", value=counts.get(Status.QUEUED, 0))
-        oldest = comparisons.next_queued()
-        waits_s = 0.0 if oldest is None else (datetime.now(UTC) - oldest.created_at).total_seconds()
+        oldest = comparisons.waiting_since()
+        waits_s = 0.0 if oldest is None else (datetime.now(UTC) - oldest).total_seconds()
         yield GaugeMetricFamily("equipoise_queue_oldest_seconds", "How long the next one has waited.", value=waits_s)
         yield self._noise()
 
@@ -134,7 +134,10 @@ class _Stored(Collector):
             "SD between launch pairs of the ratio of step times, in the newest finished comparison.",
             labels=["machine", "device", "batch", "clock"],
         )
-        for stored in self._store.comparisons.page(ListFilter(status=Status.SUCCEEDED), 1).items:
+        for summary in self._store.comparisons.page(ListFilter(status=Status.SUCCEEDED), 1).items:
+            stored = self._store.comparisons.get(summary.id)
+            if stored is None:
+                continue
             latency = Verdict.model_validate_json(stored.verdict or "").latency
             for _, contrast in contrasts(latency.evidence) if latency is not None else ():
                 if contrast.launch_sd is not None:

@@ -20,7 +20,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from equipoise_service.access.addresses import is_loopback
 from equipoise_service.access.secrets import WEBHOOK_PREFIX, redacted
 from equipoise_service.bell import Bell, heard
-from equipoise_service.errors import FieldError, RequestInvalid
+from equipoise_service.errors import FieldError, RequestInvalid, StorageUnavailable
 from equipoise_service.store import Delivery, Store
 
 log = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ class Sender:
         try:
             async with asyncio.timeout(FLUSH_S), _client() as client:
                 await self._send_due(client)
-        except (TimeoutError, SQLAlchemyError) as left:
+        except (TimeoutError, StorageUnavailable, SQLAlchemyError) as left:
             log.warning("webhooks that were not delivered wait for the next service: %s", type(left).__name__)
 
     async def run(self) -> None:
@@ -96,7 +96,7 @@ class Sender:
                 try:
                     await self._send_due(client)
                     wait_s = await asyncio.to_thread(self._until_next_s)
-                except SQLAlchemyError as error:
+                except (StorageUnavailable, SQLAlchemyError) as error:
                     log.warning("webhooks wait, the database cannot be used now: %s", type(error).__name__)
                     await asyncio.sleep(DATABASE_RETRY_S)
                     continue

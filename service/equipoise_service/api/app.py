@@ -52,7 +52,9 @@ def create_app(
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         with holding(settings.data, url):
-            async with running(settings, lambda request: resolve(request, machine), tools) as service:
+            async with running(
+                settings, lambda request: resolve(request, machine), tools, resumes=url is not None
+            ) as service:
                 app.state.service = service
                 yield
 
@@ -63,7 +65,7 @@ def create_app(
         lifespan=lifespan,
         docs_url=None,  # both load scripts from another host
         redoc_url=None,
-        responses=problems.document(401, 403, 421, 429),
+        responses=problems.document(401, 403, 421, 429, 503),
     )
     openapi.install(app)
     problems.install(app)

@@ -34,6 +34,13 @@ class ListQuery(Frozen):
     status: Status | None = None
 
 
+class SubmitQuery(Frozen):
+    """The query of a submission."""
+
+    reuse: bool = Field(default=False, description="Take a comparison of the same request that has not ended.")
+    dry_run: bool = Field(default=False, description="Only plan, and say what it would cost.")
+
+
 @router.post(
     "/compare",
     status_code=202,
@@ -47,32 +54,38 @@ def submit(
     body: CompareRequest,
     service: TheService,
     response: Response,
+    query: Annotated[SubmitQuery, Query()],
     idempotency_key: Annotated[str | None, Header()] = None,
-    dry_run: Annotated[bool, Query(description="Only plan, and say what it would cost.")] = False,
 ) -> ComparisonView | Response:
     """Accept a comparison, or say why it cannot be run, before any engine starts.
 
     With an ``Idempotency-Key``, the same body sent again gets the comparison that it got the first time. With
-    ``dry_run`` the answer is the plan and its estimated device time, and nothing is queued.
+    ``reuse``, a request that is queued or running already, whoever sent it, gets that comparison. With ``dry_run`` the
+    answer is the plan and its estimated device time, and nothing is queued.
     """
-    if dry_run:
+    if query.dry_run:
         plan = service.resolve(body)
         dry = DryRun(plan=plan, estimate=estimate(plan, service.machine.device, service.store))
         return JSONResponse(dry.model_dump(mode="json"))
     if idempotency_key is not None and not 1 <= len(idempotency_key) <= LONGEST_KEY:
         raise EmptyIdempotencyKey
-    stored = _seen_before(service, body, idempotency_key) or _accept(service, body, idempotency_key)
+    stored = _seen_before(service, body, idempotency_key)
+    if stored is None and query.reuse:
+        stored = service.store.comparisons.unfinished_twin(body.sha256)
+    stored = stored or _accept(service, body, idempotency_key)
     response.headers["Location"] = f"/comparisons/{stored.id}"
     return _view(service, stored)
 
 
-@router.get("/comparisons")
-def list_comparisons(query: Annotated[ListQuery, Query()], service: TheService) -> ComparisonList:
+@router.get("/comparisons", response_model=ComparisonList)
+def list_comparisons(query: Annotated[ListQuery, Query()], service: TheService) -> Response:
     """Comparisons, newest first, in pages."""
     if query.cursor is not None and not is_id(query.cursor):
         raise InvalidCursor(query.cursor)
     chosen = ListFilter(query.model, query.verdict, query.status)
-    return ComparisonList.of(service.store.comparisons.page(chosen, query.limit, query.cursor))
+    listed = ComparisonList.of(service.store.comparisons.page(chosen, query.limit, query.cursor))
+    # Written by the model itself: FastAPI would check and copy every value of it once more.
+    return Response(listed.model_dump_json(), media_type="application/json")
 
 
 @router.get("/comparisons/{comparison_id}", response_model=ComparisonView, responses={**UNCHANGED, **document(404)})
@@ -121,6 +134,7 @@ def _accept(service: Service, body: CompareRequest, key: str | None) -> Stored:
         request_sha256=body.sha256,
         plan=plan.model_dump_json(),
         idempotency_key=key,
+        priority=body.priority,
     )
     with service.accepting:
         require_place(service)

@@ -10,7 +10,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from equipoise_evals.model import Frozen
 from equipoise_service.api.dependencies import TheService
-from equipoise_service.errors import EquipoiseError
+from equipoise_service.errors import EquipoiseError, StorageUnavailable
 from equipoise_service.machine import find_device
 from equipoise_service.metrics import CONTENT_TYPE
 from equipoise_service.service import Service
@@ -20,6 +20,8 @@ router = APIRouter(tags=["health"])
 OK = "ok"
 DISK_BYTES = 256 << 20
 """Less free space, and the records of a comparison may not fit."""
+HEARTBEAT_WITHIN_S = 120.0
+"""Twice a lease: nobody has taken over what its worker let go."""
 TAKEN_WITHIN_S = 60.0
 """A worker that is well takes what waits at once, unless it is at work."""
 
@@ -62,6 +64,8 @@ def _database(service: Service) -> str:
     try:
         with service.store.database.read() as connection:
             connection.execute(text("SELECT 1"))
+    except StorageUnavailable as unavailable:
+        return unavailable.detail
     except SQLAlchemyError as error:
         return f"cannot be read: {type(error).__name__}"
     return OK
@@ -94,12 +98,15 @@ def _worker(service: Service) -> str:
     if service.working.done():
         return "the worker has ended; see the log"
     try:
-        waiting = service.store.comparisons.next_queued()
-        idle = not service.store.comparisons.active()
-    except SQLAlchemyError:
+        waiting, heartbeat = service.store.comparisons.waiting_since(), service.store.comparisons.heartbeat()
+    except (StorageUnavailable, SQLAlchemyError):
         return OK  # its task lives, and the database has a check of its own
-    if waiting is None or not idle:
+    now = datetime.now(UTC)
+    if heartbeat is not None:
+        silent_s = (now - heartbeat).total_seconds()
+        return OK if silent_s < HEARTBEAT_WITHIN_S else f"no heartbeat for {silent_s:.0f} s"
+    if waiting is None:
         return OK
-    waited_s = (datetime.now(UTC) - waiting.created_at).total_seconds()
-    stuck_s = min(waited_s, service.metrics.since_end_s())  # between two comparisons nothing is at work for a moment
+    # Between two comparisons nothing is at work for a moment.
+    stuck_s = min((now - waiting).total_seconds(), service.metrics.since_end_s())
     return OK if stuck_s < TAKEN_WITHIN_S else f"a comparison waits and none has been taken for {stuck_s:.0f} s"

@@ -5,12 +5,13 @@ Durable before acknowledged. It knows no engine, no HTTP and no statistics; it n
 
 from typing import NamedTuple, Self
 
-from equipoise_service.store.comparisons import Comparisons, ListFilter, NewComparison, Page, Stored, StoredError
+from equipoise_service.store.comparisons import Comparisons, ListFilter, NewComparison, Page, Stored, Summary
 from equipoise_service.store.database import Database, open_database
 from equipoise_service.store.events import Event, Events
 from equipoise_service.store.records import RecordParts, StoredRecorder
 from equipoise_service.store.status import FINAL, InvalidTransition, Status
 from equipoise_service.store.tokens import Token, Tokens
+from equipoise_service.store.transitions import Lease, StoredError
 from equipoise_service.store.webhooks import Delivery, Webhook, Webhooks
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "Event",
     "Events",
     "InvalidTransition",
+    "Lease",
     "ListFilter",
     "NewComparison",
     "Page",
@@ -30,6 +32,7 @@ __all__ = [
     "Stored",
     "StoredError",
     "StoredRecorder",
+    "Summary",
     "Token",
     "Tokens",
     "Webhook",

@@ -3,7 +3,7 @@
 import asyncio
 import re
 import shutil
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -136,9 +136,11 @@ async def test_a_worker_without_a_pulse_is_missed(start: Start, monkeypatch: pyt
         await running.submit()
         monkeypatch.setattr(health, "TAKEN_WITHIN_S", 0.0)
         assert (await running.client.get("/readyz")).status_code == 200  # it is at work
-        monkeypatch.setattr(Comparisons, "active", lambda _: [])
+        monkeypatch.setattr(Comparisons, "heartbeat", lambda _: None)
         answer = await running.client.get("/readyz")
         assert (answer.status_code, "none has been taken" in answer.json()["checks"]["worker"]) == (503, True)
+        monkeypatch.setattr(Comparisons, "heartbeat", lambda _: datetime(2020, 1, 1, tzinfo=UTC))
+        assert "no heartbeat" in (await running.client.get("/readyz")).json()["checks"]["worker"]
         gate.set()
 
 

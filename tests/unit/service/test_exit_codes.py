@@ -30,6 +30,7 @@ EXPECTED: dict[type[errors.EquipoiseError], int] = {
     errors.UnknownPreset: 64,
     errors.BatchBeyondEngine: 64,
     errors.BatchBeyondPool: 64,
+    errors.BackendUnsupported: 64,
     errors.UnknownModel: 64,
     errors.ModelNotAllowed: 64,
     errors.GatedModel: 64,
@@ -60,6 +61,7 @@ EXPECTED: dict[type[errors.EquipoiseError], int] = {
     errors.NotFinished: 64,
     errors.AlreadyFinished: 64,
     errors.NotResumable: 64,
+    errors.StorageUnavailable: 3,
 }
 
 
