@@ -203,6 +203,7 @@ def report(answers: Sequence[Answer], heard: int, loaded: float, idle: float) ->
     p50, p95, p99 = np.percentile(took, [50, 95, 99])
     errors = sum(answer.status != 200 for answer in answers)
     print(f"{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores, Python {platform.python_version()}")
+    print(f"load average {os.getloadavg()[0]:.1f}, the bench's own load included; niceness {os.nice(0)}")
     print(f"{FINISHED} finished and {QUEUED} queued comparisons, {LISTENERS} listeners ({heard} lines heard),")
     print(f"{RATE_PER_S} requests/s of lists and pages for {SECONDS} s, beside a running comparison:")
     print(f"  {len(answers)} answers, {errors} errors;", end=" ")
