@@ -93,6 +93,22 @@ def _local(comparison_id: str) -> tuple[Store, Stored]:
     return store, stored
 
 
+def sqlite_file() -> Path:
+    """The file of this machine's SQLite database.
+
+    Raises:
+        CommandError: It is another database's, whose own tools make backups, or there is none yet; wrong use.
+    """
+    settings = Settings.from_env()
+    parsed = make_url(settings.url_of_database)
+    if parsed.get_backend_name() != "sqlite":
+        name = parsed.get_backend_name()
+        raise CommandError(f"the database is {name}'s; use that database's own tools for it", ExitCode.USAGE)
+    if (missing := _missing_file(settings)) is not None:
+        raise CommandError(f"there is no database at {missing} (EQUIPOISE_DATA names its folder)", ExitCode.USAGE)
+    return Path(str(parsed.database))
+
+
 def _missing_file(settings: Settings) -> Path | None:
     """The file of a SQLite database that does not exist; opening it would make an empty one."""
     parsed = make_url(settings.url_of_database)
