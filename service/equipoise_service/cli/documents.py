@@ -33,7 +33,7 @@ def records_of(where: str, url: str | None) -> RecordsDocument:
         )
     if url is not None:
         return RecordsDocument.model_validate_json(_fetch(url, f"/comparisons/{where}/records"))
-    store, stored = _local(where)
+    store, stored = local(where)
     return RecordsDocument.model_validate_json("".join(records_text(stored, store.records)))
 
 
@@ -64,7 +64,7 @@ def report_of(comparison_id: str, ending: str, url: str | None) -> str:
     if url is not None:
         name = RECORDS if ending == RECORDS else f"report.{ending}"
         return _fetch(url, f"/comparisons/{comparison_id}/{name}")
-    store, stored = _local(comparison_id)
+    store, stored = local(comparison_id)
     if ending == RECORDS:
         return "".join(records_text(stored, store.records))
     return FORMATS[ending](build_report(stored, store.records))
@@ -78,15 +78,27 @@ def _fetch(url: str, path: str) -> str:
     return asyncio.run(fetch())
 
 
-def _local(comparison_id: str) -> tuple[Store, Stored]:
+def local_store() -> Store:
+    """This machine's database.
+
+    Raises:
+        CommandError: There is none yet; wrong use.
+    """
     settings = Settings.from_env()
     if (missing := _missing_file(settings)) is not None:
+        raise CommandError(f"there is no database at {missing} (EQUIPOISE_DATA names its folder)", ExitCode.USAGE)
+    return Store.open(settings.url_of_database)
+
+
+def local(comparison_id: str) -> tuple[Store, Stored]:
+    """A comparison in this machine's database."""
+    if (missing := _missing_file(Settings.from_env())) is not None:
         raise CommandError(
             f"there is no comparison {comparison_id!r}: there is no database at {missing} (EQUIPOISE_DATA names its "
             "folder)",
             ExitCode.USAGE,
         )
-    store = Store.open(settings.url_of_database)
+    store = local_store()
     stored = store.comparisons.get(comparison_id)
     if stored is None:
         raise ComparisonNotFound(comparison_id)

@@ -6,7 +6,20 @@ from collections.abc import Sequence
 
 import typer
 
-from equipoise_service.cli import backup, calibrate, compare, doctor, gate, judge, plan, report, resume, serve, setup
+from equipoise_service.cli import (
+    backup,
+    calibrate,
+    compare,
+    doctor,
+    gate,
+    judge,
+    plan,
+    prune,
+    report,
+    resume,
+    serve,
+    setup,
+)
 from equipoise_service.cli.exit_codes import CommandError, ExitCode, code_of
 from equipoise_service.errors import EquipoiseError
 
@@ -30,6 +43,7 @@ app.command()(plan.plan)
 app.command()(calibrate.calibrate)
 app.command()(setup.setup)
 app.command()(backup.backup)
+app.command()(prune.prune)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
