@@ -30,7 +30,8 @@
         ├── ComparisonNotFound     404
         ├── NotFinished            409  a report of something that has no verdict
         ├── AlreadyFinished        409  cancelling what has ended
-        └── NotResumable           409  resuming what has a verdict, or has not ended
+        ├── NotResumable           409  resuming what has a verdict, or has not ended
+        └── NotEnded               409  exporting what is queued or running
 
 A constructor takes the facts and writes the sentence, so that no two places word the same refusal differently. The
 status also decides the exit code of a command that meets the error, but for settings (``cli/exit_codes.py``).
@@ -340,3 +341,15 @@ class NotResumable(Refusal):
             f"comparison {comparison_id} is {status}; only one that failed, was cancelled or was interrupted can be "
             "resumed"
         )
+
+
+class NotEnded(Refusal):
+    """Only what has ended can be exported: the records of anything else still grow."""
+
+    title = "Not ended"
+    status = 409
+    type = "not-ended"
+    remedy = "Its page shows how far it has come; export it once it has ended."
+
+    def __init__(self, comparison_id: str, status: str) -> None:
+        super().__init__(f"comparison {comparison_id} is {status}; only one that has ended can be exported")

@@ -11,7 +11,9 @@ from equipoise_service.cli import (
     calibrate,
     compare,
     doctor,
+    export,
     gate,
+    import_,
     judge,
     plan,
     prune,
@@ -44,6 +46,8 @@ app.command()(calibrate.calibrate)
 app.command()(setup.setup)
 app.command()(backup.backup)
 app.command()(prune.prune)
+app.command()(export.export)
+app.command("import")(import_.import_)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -47,6 +47,7 @@ EXPECTED: dict[type[errors.EquipoiseError], int] = {
     errors.NotFinished: 64,
     errors.AlreadyFinished: 64,
     errors.NotResumable: 64,
+    errors.NotEnded: 64,
 }
 
 
