@@ -33,6 +33,8 @@ class Facts(Frozen):
     created_at: AwareDatetime
     started_at: AwareDatetime | None
     finished_at: AwareDatetime | None
+    priority: int = 0
+    attempt: int = 0
 
     def text(self) -> str:
         """As it stands in the file."""

@@ -93,6 +93,8 @@ def _stored(facts: Facts, texts: RecordTexts, verdict: Verdict | None) -> Stored
         plan=texts.plan,
         verdict=texts.verdict,
         verdict_word=None if verdict is None else verdict.overall.word,
+        heartbeat_at=None,
+        deadline_at=None,
     )
 
 

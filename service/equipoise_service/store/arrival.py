@@ -1,5 +1,6 @@
 """A comparison from another database, stored with its id, its records and its events, byte for byte."""
 
+import json
 import zlib
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -23,7 +24,13 @@ class Arriving(NamedTuple):
 def insert_arriving(connection: Connection, arriving: Arriving) -> None:
     """Store it inside a transaction of the caller's. It keeps no idempotency key: that was the other service's."""
     stored = arriving.stored
-    values = stored._asdict() | {"error": None if stored.error is None else stored.error.model_dump_json()}
+    values = stored._asdict() | {
+        "error": None if stored.error is None else stored.error.model_dump_json(),
+        "model_name": json.loads(stored.plan)["model"]["name"],
+        "preset": json.loads(stored.request).get("preset", ""),
+        "headline": None if stored.verdict is None else json.loads(stored.verdict)["headline"],
+        "reason": None if stored.error is None else stored.error.reason,
+    }
     connection.execute(insert(comparisons).values(**values))
     rows = [_row(stored.id, seq, kind, text) for seq, (kind, text) in enumerate(arriving.records, 1)]
     if rows:

@@ -19,7 +19,7 @@ from equipoise_evals.judge import canonical_json
 from equipoise_service.cli import main
 from equipoise_service.exchange.archive import MANIFEST
 from equipoise_service.interchange import RecordsDocument, texts_of
-from equipoise_service.store import ListFilter, NewComparison, Store
+from equipoise_service.store import Lease, ListFilter, NewComparison, Store
 from tests.integration.service.stored_database import DATABASES
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -59,7 +59,7 @@ def opened(folder: Path) -> Store:
 
 
 def everything(folder: Path) -> dict[str, tuple[Any, ...]]:
-    """What a database holds of each ended comparison, but for idempotency keys and the numbers of its records."""
+    """What a database holds of each ended comparison, but for idempotency keys, pulse and the numbers of its records."""
     store = opened(folder)
     found = {}
     for item in store.comparisons.page(ListFilter(), 100).items:
@@ -67,7 +67,7 @@ def everything(folder: Path) -> dict[str, tuple[Any, ...]]:
         assert one is not None
         parts = [(part.kind, part.payload) for part in store.records.parts(one.id)]
         if one.status != "queued":
-            found[one.id] = (one, item, parts, store.events.after(one.id, 0))
+            found[one.id] = (one._replace(heartbeat_at=None), item, parts, store.events.after(one.id, 0))
     store.database.close()
     return found
 
@@ -113,7 +113,7 @@ def measured(tmp_path: Path, command: In) -> Path:
     store.comparisons.add(NewComparison(MEASURED_ID, "embedded", '{"model":"embedded"}', "0" * 64, plan))
     for record in document.records:
         store.records.append(MEASURED_ID, record)
-    store.comparisons.start(MEASURED_ID)
+    store.comparisons.start(MEASURED_ID, Lease("test"))
     store.comparisons.judge(MEASURED_ID)
     store.comparisons.succeed(MEASURED_ID, canonical_json(document.verdict), document.verdict.overall.word)
     store.database.close()

@@ -29,6 +29,7 @@ EXPECTED: dict[type[errors.EquipoiseError], int] = {
     errors.UnknownPreset: 64,
     errors.BatchBeyondEngine: 64,
     errors.BatchBeyondPool: 64,
+    errors.BackendUnsupported: 64,
     errors.UnknownModel: 64,
     errors.GatedModel: 64,
     errors.ModelUnavailable: 3,
@@ -48,6 +49,7 @@ EXPECTED: dict[type[errors.EquipoiseError], int] = {
     errors.AlreadyFinished: 64,
     errors.NotResumable: 64,
     errors.NotEnded: 64,
+    errors.StorageUnavailable: 3,
 }
 
 

@@ -18,7 +18,7 @@ from equipoise_service.interchange import RecordsDocument
 from equipoise_service.report import FORMATS, Report, build_report, to_json, to_markdown
 from equipoise_service.report.markdown import CUT, LONGEST_BYTES
 from equipoise_service.report.outputs import outputs_of
-from equipoise_service.store import NewComparison, Store
+from equipoise_service.store import Lease, NewComparison, Store
 from tests.support import records as make
 from tests.unit.service.test_report import judged, report_of
 
@@ -78,7 +78,7 @@ def stored_report(document: RecordsDocument, folder: Path) -> Report:
     for record in document.records:
         store.records.append(ID, record)
     assert document.verdict is not None
-    store.comparisons.start(ID)
+    store.comparisons.start(ID, Lease("test"))
     store.comparisons.judge(ID)
     store.comparisons.succeed(ID, document.verdict.model_dump_json(), document.verdict.overall.word)
     stored = store.comparisons.get(ID)
