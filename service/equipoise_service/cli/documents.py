@@ -11,6 +11,7 @@ from equipoise_service.api.views import ComparisonList
 from equipoise_service.cli.client import ApiClient
 from equipoise_service.cli.exit_codes import CommandError, ExitCode
 from equipoise_service.cli.options import read
+from equipoise_service.difference import Difference, difference_of
 from equipoise_service.errors import ComparisonNotFound
 from equipoise_service.ids import is_id
 from equipoise_service.interchange import RecordsDocument, records_text
@@ -68,6 +69,14 @@ def report_of(comparison_id: str, ending: str, url: str | None) -> str:
     if ending == RECORDS:
         return "".join(records_text(stored, store.records))
     return FORMATS[ending](build_report(stored, store.records))
+
+
+def difference_between(first: str, second: str, url: str | None) -> Difference:
+    """What differs between two comparisons, by id."""
+    if url is not None:
+        return Difference.model_validate_json(_fetch(url, f"/comparisons/{first}/diff/{second}"))
+    reports = [build_report(stored, store.records) for store, stored in map(local, (first, second))]
+    return difference_of(*reports)
 
 
 def _fetch(url: str, path: str) -> str:

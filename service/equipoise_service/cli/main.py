@@ -10,6 +10,7 @@ from equipoise_service.cli import (
     backup,
     calibrate,
     compare,
+    diff,
     doctor,
     export,
     gate,
@@ -40,6 +41,7 @@ app.command()(resume.resume)
 app.command()(gate.gate)
 app.command()(judge.judge)
 app.command()(report.report)
+app.command()(diff.diff)
 app.command()(doctor.doctor)
 app.command()(plan.plan)
 app.command()(calibrate.calibrate)

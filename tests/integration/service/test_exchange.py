@@ -59,7 +59,7 @@ def opened(folder: Path) -> Store:
 
 
 def everything(folder: Path) -> dict[str, tuple[Any, ...]]:
-    """What a database holds of each ended comparison, but for idempotency keys, pulse and the numbers of its records."""
+    """What a database holds of each ended comparison, but for keys, heartbeats and the numbers of its records."""
     store = opened(folder)
     found = {}
     for item in store.comparisons.page(ListFilter(), 100).items:

@@ -49,6 +49,7 @@ EXPECTED: dict[type[errors.EquipoiseError], int] = {
     errors.AlreadyFinished: 64,
     errors.NotResumable: 64,
     errors.NotEnded: 64,
+    errors.NotComparable: 64,
     errors.StorageUnavailable: 3,
 }
 
