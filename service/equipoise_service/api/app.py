@@ -10,6 +10,7 @@ from fastapi.staticfiles import StaticFiles
 from equipoise_service.access.door import Door
 from equipoise_service.api import (
     comparisons,
+    differences,
     events,
     health,
     openapi,
@@ -69,7 +70,7 @@ def create_app(
     )
     openapi.install(app)
     problems.install(app)
-    for module in (comparisons, events, records, reports, tokens, webhooks, health, pages):
+    for module in (comparisons, events, records, reports, differences, tokens, webhooks, health, pages):
         app.include_router(module.router)
     app.add_middleware(Guard, door=door or Door.of(settings, settings.host))
     inner_stack = app.build_middleware_stack

@@ -11,12 +11,17 @@ from typing import Annotated
 import typer
 
 from equipoise_service.cli import (
+    backup,
     calibrate,
     compare,
+    diff,
     doctor,
+    export,
     gate,
+    import_,
     judge,
     plan,
+    prune,
     report,
     resume,
     serve,
@@ -59,10 +64,15 @@ app.command()(resume.resume)
 app.command()(gate.gate)
 app.command()(judge.judge)
 app.command()(report.report)
+app.command()(diff.diff)
 app.command()(doctor.doctor)
 app.command()(plan.plan)
 app.command()(calibrate.calibrate)
 app.command()(setup.setup)
+app.command()(backup.backup)
+app.command()(prune.prune)
+app.command()(export.export)
+app.command("import")(import_.import_)
 app.add_typer(tokens.app, name="token")
 app.add_typer(webhooks.app, name="webhook")
 
