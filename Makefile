@@ -86,7 +86,7 @@ test-backends: setup ## The plugin's own tests, inside the engine environment
 
 .PHONY: test-chaos
 test-chaos: .venv/.ready ## 200 comparisons while services and engines are killed at random, seeded (a quarter of an hour)
-	@$(BIN)/python -m pytest -n 2 --timeout 1800 -rP tests/integration/service/test_chaos.py -m chaos
+	@$(BIN)/python -m pytest -n 2 --timeout 3600 -rP tests/integration/service/test_chaos.py -m chaos
 
 .PHONY: calibrate
 calibrate: .venv/.ready ## How often the judge errs in simulated worlds: the full grid into docs/calibration.md (a quarter of an hour and more)
