@@ -71,9 +71,9 @@ check: .venv/.ready ## Format, lint, types, import contracts
 
 .PHONY: test
 test: setup check ## Set everything up and run every test that this machine can run
-	@$(BIN)/python -m pytest -n 2 tests/unit tests/property tests/contract \
+	@$(BIN)/python -m pytest -n 2 tests/unit tests/property tests/contract --ignore tests/contract/service \
 		--cov=equipoise_evals --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
-	@$(BIN)/python -m pytest -n 2 --dist loadfile tests/guarantee tests/integration -m "not engine and not chaos"
+	@$(BIN)/python -m pytest -n 2 --dist loadfile tests/guarantee tests/contract/service tests/integration -m "not engine and not chaos"
 	@$(BIN)/python -m pytest tests/integration -m "engine and not chaos"
 	@$(MAKE) --no-print-directory test-backends
 

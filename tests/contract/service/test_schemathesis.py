@@ -28,7 +28,7 @@ from equipoise_service.store import Store
 from tests.integration.service.conftest import running_over
 from tests.integration.service.fake import Call
 
-EXAMPLES = 50
+EXAMPLES = 20
 DOCUMENT = create_app(Settings(device="simulated")).openapi()
 OPERATIONS = sorted((path, method) for path, operations in DOCUMENT["paths"].items() for method in operations)
 CHECKS = [
