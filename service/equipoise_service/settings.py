@@ -139,6 +139,11 @@ class Settings(BaseSettings):
         "limit, if not set. Twice as many may come at once.",
     )
     queue_max: int = Field(default=10_000, ge=1, description="Comparisons that may wait; more are refused.")
+    attach_hosts: Annotated[tuple[str, ...], BeforeValidator(_from_json)] = Field(
+        default=(),
+        description="A JSON list of hosts, as `gpu7` or `10.0.0.7:30000`, whose running engines a request may attach "
+        "to, beside those on the loopback.",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least level of the service's log lines on standard error."
     )

@@ -164,6 +164,8 @@ def _questions(questions: QuestionPlan, shots: int) -> Iterator[str]:
 
 
 def _arm(arm: ArmSpec) -> str:
+    if arm.attach is not None:
+        return f"{code(arm.name)}, ran already at {code(arm.attach)}, meant as scratch {code(arm.scratch)}"
     words = [code(arm.name), f"scratch {code(arm.scratch)}", f"engine {code(arm.engine)}"]
     if arm.flags:
         words.append(f"flags {code(' '.join(arm.flags))}")
@@ -173,6 +175,7 @@ def _arm(arm: ArmSpec) -> str:
 
 
 def _engine(engine: EngineFacts) -> str:
+    ran = "ran already; " if engine.attached else ""
     facts = []
     for name, value in sorted(engine.facts.items()):
         if isinstance(value, dict):
@@ -180,4 +183,4 @@ def _engine(engine: EngineFacts) -> str:
         else:
             facts.append(f"{escaped(name.replace('_', ' '))} {code(str(value))}")
     pairs = ", ".join(map(str, engine.pairs))
-    return f"{ROLE_NAMES[engine.role]} engine (pair {pairs}): {', '.join(facts) or 'no facts attested'}"
+    return f"{ROLE_NAMES[engine.role]} engine (pair {pairs}): {ran}{', '.join(facts) or 'nothing is attested'}"
