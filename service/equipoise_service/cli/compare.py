@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from equipoise_service.cli.exit_codes import CommandError, ExitCode
-from equipoise_service.cli.options import Url, read, share
+from equipoise_service.cli.options import Url, points, read, share
 
 
 def compare(  # noqa: PLR0913, PLR0917 - one parameter an option, one option a field of the request
@@ -45,13 +45,14 @@ def compare(  # noqa: PLR0913, PLR0917 - one parameter an option, one option a f
     ] = None,
     request: Annotated[Path | None, typer.Option(help="A file with the whole request as JSON; options win.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON instead of tables.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it would cost; nothing starts.")] = False,
 ) -> int:
     """Compare two arms and say whether to ship: 0 ship or neutral, 1 block, 2 not decided, 3 error, 64 usage.
 
     Uses the service at --url, else the one that runs in the data folder, else a private one for this comparison.
     """
     given = dict(locals())
-    for name in ("url", "request", "as_json", "model_option"):
+    for name in ("url", "request", "as_json", "model_option", "dry_run"):
         del given[name]
     if model is not None and model_option is not None:
         raise CommandError("the model is named twice", ExitCode.USAGE)
@@ -59,12 +60,12 @@ def compare(  # noqa: PLR0913, PLR0917 - one parameter an option, one option a f
     if margin_latency is not None:
         given["margin_latency"] = share(margin_latency, "--margin-latency", "0.5%", least=1e-6, most=0.9)
     if margin_accuracy_pp is not None:
-        points = f"{margin_accuracy_pp.strip().lower().removesuffix('pp')}pp"
-        in_points = 100 * share(points, "--margin-accuracy-pp", "1pp", least=1e-6, most=0.9)
-        given["margin_accuracy_pp"] = round(in_points, 9)
+        given["margin_accuracy_pp"] = points(margin_accuracy_pp, "--margin-accuracy-pp")
     body = body_of(given, request)
-    from equipoise_service.cli.comparing import compare_and_show
+    from equipoise_service.cli.comparing import compare_and_show, show_cost
 
+    if dry_run:
+        return asyncio.run(show_cost(body, url, as_json))
     return asyncio.run(compare_and_show(body, url, as_json))
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from importlib.metadata import version as package_version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -182,6 +184,15 @@ def test_a_half_that_was_left_out_is_undecided(equipoise: Command, capsys: pytes
     assert (view["status"], view["verdict"]["overall"]["word"]) == ("succeeded", "inconclusive")
 
 
+def test_a_dry_run_says_the_cost_and_starts_nothing(equipoise: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    assert equipoise("compare", "--dry-run", "--parts", "latency", "--pairs-max", "4") == 0
+    assert re.search(r"3 to 4 launch pairs, [\d.]+ to [\d.]+ minutes of the device", capsys.readouterr().out)
+    assert equipoise("compare", "--dry-run", "--json", "--pairs-max", "4") == 0
+    assert json.loads(capsys.readouterr().out)["estimate"]["basis"] == "profile"
+    assert equipoise("report") == 0
+    assert "embedded" not in capsys.readouterr().out
+
+
 def test_the_same_arm_on_both_sides_is_inactive(equipoise: Command, capsys: pytest.CaptureFixture[str]) -> None:
     same = '{"scratch": "persistent"}'
     assert equipoise("compare", "m", *QUICK, "--baseline", same, "--candidate", same) == 2
@@ -212,7 +223,10 @@ def test_an_engine_that_does_not_start_is_an_error_with_its_log(
         (["compare", "--model", "m", "--preset", "none"], "known: persistent-buffer"),
         (["compare", "m", "--candidate", "[]"], "JSON object"),
         (["compare", "m", "--margin-latency", "small"], "a share such as 0.5%, not 'small'"),
-        (["compare", "m", "--margin-accuracy-pp", "200"], "between"),
+        (["compare", "m", "--margin-latency", "1pp"], "a share such as 0.5%, not '1pp'"),
+        (["compare", "m", "--margin-accuracy-pp", "200"], "0.0001 to 90 points, such as 1pp; not '200'"),
+        (["plan", "--margin", "2%"], "percentage points such as 1pp, not '2%'"),
+        (["compare", "m", "--batch-sizes", "1,4"], "primary_batch 16 is none of batch_sizes [1, 4]; name one of them"),
         (["plan", "--effect", "-1"], "such as -1.64%; '-1' is -100%"),
         (["plan", "--effect", "nan%"], "such as -1.64%"),
         (["plan", "--margin-latency", "200%"], "such as 0.5%"),
@@ -532,6 +546,25 @@ def events(url: str, path: str, after: int, most: int | None) -> list[int]:
     return numbers
 
 
+def test_version_and_bare_command(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capfd.readouterr().out == f"equipoise {package_version('equipoise-service')}\n"
+    assert main([]) == 64
+    shown = capfd.readouterr()
+    assert "Usage: equipoise" in shown.out
+    assert shown.err == ""
+
+
+def test_a_reader_that_goes_away_leaves_no_traceback() -> None:
+    command = [sys.executable, "-m", "equipoise_service", "plan", "--pairs-max", "100"]
+    with subprocess.Popen(command, env=clean_environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as ours:
+        assert ours.stdout is not None
+        assert ours.stderr is not None
+        ours.stdout.close()
+        assert ours.stderr.read() == b""
+    assert ours.returncode == 3
+
+
 HEEDS_INTERRUPTS = (
     "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
     "runpy.run_module('equipoise_service', run_name='__main__', alter_sys=True)"
@@ -539,14 +572,20 @@ HEEDS_INTERRUPTS = (
 """A shell starts its background jobs with SIGINT ignored, and a test that runs in one would hand that on."""
 
 
-def test_an_interrupted_command_cancels_its_comparison(tmp_path: Path, slow: dict[str, str]) -> None:
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 3)])
+def test_an_interrupted_command_cancels_its_comparison(
+    tmp_path: Path, slow: dict[str, str], sent: signal.Signals, code: int
+) -> None:
     environment = clean_environment() | slow
     command = [sys.executable, "-c", HEEDS_INTERRUPTS, "compare", "m", "--parts", "latency", "--steps-per-block", "64"]
     process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
     until(lambda: len(engines_below(tmp_path)) >= 2)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(sent)
     _, said = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 130
+    # A time limit of a pipeline sends SIGTERM; 1 would mean that the release is blocked.
+    assert process.returncode == code
+    assert ("ended by a signal before there was a verdict" in said) == (sent == signal.SIGTERM)
+    assert (sent == signal.SIGINT) or "Traceback" not in said
     with Serving(tmp_path, {}) as serving:
         view = serving.get(f"/comparisons/{id_in(said)}")
         assert view["status"] == "cancelled"

@@ -1,0 +1,50 @@
+"""A comparison from another database, stored with its id, its records and its events, byte for byte."""
+
+import json
+import zlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sqlalchemy import Connection, insert
+
+from equipoise_service.store.comparisons import Stored
+from equipoise_service.store.events import Event
+from equipoise_service.store.records import COMPRESSED_KINDS
+from equipoise_service.store.tables import comparisons, events, record_parts
+
+
+class Arriving(NamedTuple):
+    """An ended comparison; ``records`` are kind and JSON text, in the order observed."""
+
+    stored: Stored
+    records: Sequence[tuple[str, str]]
+    events: Sequence[Event]
+
+
+def insert_arriving(connection: Connection, arriving: Arriving) -> None:
+    """Store it inside a transaction of the caller's. It keeps no idempotency key: that was the other service's."""
+    stored = arriving.stored
+    values = stored._asdict() | {
+        "error": None if stored.error is None else stored.error.model_dump_json(),
+        "model_name": json.loads(stored.plan)["model"]["name"],
+        "preset": json.loads(stored.request).get("preset", ""),
+        "headline": None if stored.verdict is None else json.loads(stored.verdict)["headline"],
+        "reason": None if stored.error is None else stored.error.reason,
+    }
+    connection.execute(insert(comparisons).values(**values))
+    rows = [_row(stored.id, seq, kind, text) for seq, (kind, text) in enumerate(arriving.records, 1)]
+    if rows:
+        connection.execute(insert(record_parts), rows)
+    if arriving.events:
+        connection.execute(insert(events), [{"comparison_id": stored.id, **e._asdict()} for e in arriving.events])
+
+
+def _row(comparison_id: str, seq: int, kind: str, text: str) -> dict[str, object]:
+    packed = kind in COMPRESSED_KINDS
+    return {
+        "comparison_id": comparison_id,
+        "seq": seq,
+        "kind": kind,
+        "payload": None if packed else text,
+        "payload_zlib": zlib.compress(text.encode()) if packed else None,
+    }
