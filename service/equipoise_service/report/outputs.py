@@ -27,8 +27,8 @@ MOST_LISTED = 100
 NEAR_TIE_NATS = 0.5
 """Where both engines hold the two tokens for this close, rounding alone can choose between them.
 
-bfloat16 logits between 16 and 32 are an eighth apart, and errors of several layers add: where SmolLM2 in bfloat16 parted
-from float32 (``docs/evidence/outputs-cpu-bfloat16.md``), the gaps were 0.04 to 0.36.
+bfloat16 logits between 16 and 32 are an eighth apart, and errors of several layers add: where SmolLM2 in bfloat16
+parted from float32 (``docs/evidence/outputs-cpu-bfloat16.md``), the gaps were 0.04 to 0.36.
 """
 
 
