@@ -148,6 +148,9 @@ def test_every_step_is_a_request_that_the_service_accepts(name: str) -> None:
 @pytest.fixture
 def simulated(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     world = {"effect": {"persistent": -0.0164}, "launch_sd": 0.0005}
+    for model in {step.model for step in STEPS.values()}:
+        (tmp_path / model).mkdir()
+        (tmp_path / model / "config.json").write_text("{}")
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("EQUIPOISE_")},
         "EQUIPOISE_DATA": str(tmp_path / "data"),
