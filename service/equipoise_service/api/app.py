@@ -16,7 +16,7 @@ from equipoise_service.service import running
 from equipoise_service.settings import Settings
 from equipoise_service.worker import Tools
 
-STATIC = Path(__file__).parent / "static"
+STATIC = Path(__file__).parents[1] / "static"
 
 
 def create_app(settings: Settings, launcher_factory: LauncherFactory | None = None, url: str | None = None) -> FastAPI:

@@ -8,35 +8,18 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from equipoise_evals.model import ROLE_NAMES
 from equipoise_service.api.comparisons import ListQuery
 from equipoise_service.api.dependencies import TheComparison, TheService
 from equipoise_service.api.html import page, templates
 from equipoise_service.api.problems import document
-from equipoise_service.api.views import ComparisonList, ComparisonView, verdict_of
+from equipoise_service.api.views import ComparisonList, ComparisonView
 from equipoise_service.errors import InvalidCursor
 from equipoise_service.ids import is_id
-from equipoise_service.report import build_report
-from equipoise_service.report.markdown import interval_text
-from equipoise_service.report.markdown_outputs import PAIRS, PARTED, PASSES, pair_cells, parted_cells, pass_cells
-from equipoise_service.report.tables import CLOCKS, contrasts, pdl_sentence, treatment_counts, word_of
+from equipoise_service.report import Details, build_report, read_details
 from equipoise_service.store import FINAL, ListFilter, Status
 
 router = APIRouter(tags=["pages"], include_in_schema=False)
 templates.env.globals.update(
-    contrasts=contrasts,
-    interval_text=interval_text,
-    clocks=CLOCKS,
-    role_names=ROLE_NAMES,
-    pdl_sentence=pdl_sentence,
-    treatment_counts=treatment_counts,
-    word_of=word_of,
-    passes_header=PASSES,
-    pass_cells=pass_cells,
-    pairs_header=PAIRS,
-    pair_cells=pair_cells,
-    parted_header=PARTED,
-    parted_cells=parted_cells,
     statuses=list(Status),
     verdicts=["ship", "neutral", "block", "inconclusive", "treatment_inactive", "invalid"],
 )
@@ -55,16 +38,18 @@ def past_comparisons(request: Request, query: Annotated[ListQuery, Query()], ser
 @router.get("/comparisons/{comparison_id}/page", responses=document(404))
 def one_comparison(request: Request, stored: TheComparison, service: TheService) -> Response:
     """One comparison: its verdict, its error, or how far it has come."""
-    progress = service.store.events.latest(stored.id, "progress")
-    report = build_report(stored, service.store.records) if stored.verdict is not None else None
     view = ComparisonView.of(stored, None)
+    live = stored.status not in FINAL
+    progress = service.store.events.latest(stored.id, "progress") if live else None
+    # Beside engines that are being timed, blocks are not read.
+    details = Details() if live else read_details(stored.id, view.plan, service.store.records)
     return page(
         request,
         "comparison.html",
         view=view,
-        verdict=verdict_of(stored),
-        warnings=report.warnings if report else (),
-        outputs=report.outputs if report else None,
-        live=stored.status not in FINAL,
+        report=build_report(stored, service.store.records) if stored.verdict is not None else None,
+        details=details,
+        plan=view.plan,
+        live=live,
         progress=json.loads(progress.payload) if progress else None,
     )

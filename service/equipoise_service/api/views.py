@@ -127,6 +127,7 @@ def links(comparison_id: str) -> dict[str, str]:
         ("report_json", "/report.json"),
         ("report_csv", "/report.csv"),
         ("report_markdown", "/report.md"),
+        ("report_html", "/report.html"),
         ("cancel", "/cancel"),
         ("resume", "/resume"),
     )

@@ -14,7 +14,7 @@ from equipoise_service.cli.options import read
 from equipoise_service.errors import ComparisonNotFound
 from equipoise_service.ids import is_id
 from equipoise_service.interchange import RecordsDocument, records_text
-from equipoise_service.report import FORMATS, build_report
+from equipoise_service.report import report_text
 from equipoise_service.settings import Settings
 from equipoise_service.store import ListFilter, Store, Stored
 
@@ -67,7 +67,7 @@ def report_of(comparison_id: str, ending: str, url: str | None) -> str:
     store, stored = _local(comparison_id)
     if ending == RECORDS:
         return "".join(records_text(stored, store.records))
-    return FORMATS[ending](build_report(stored, store.records))
+    return report_text(ending, stored, store.records)
 
 
 def _fetch(url: str, path: str) -> str:
