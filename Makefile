@@ -73,8 +73,8 @@ check: .venv/.ready ## Format, lint, types, import contracts
 test: setup check ## Set everything up and run every test that this machine can run
 	@$(BIN)/python -m pytest -n 2 tests/unit tests/property tests/contract \
 		--cov=equipoise_evals --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
-	@$(BIN)/python -m pytest -n 2 --dist loadfile tests/guarantee tests/integration -m "not engine"
-	@$(BIN)/python -m pytest tests/integration -m engine
+	@$(BIN)/python -m pytest -n 2 --dist loadfile tests/guarantee tests/integration -m "not engine and not chaos"
+	@$(BIN)/python -m pytest tests/integration -m "engine and not chaos"
 	@$(MAKE) --no-print-directory test-backends
 
 .PHONY: test-backends
@@ -84,6 +84,10 @@ test-backends: setup ## The plugin's own tests, inside the engine environment
 	PYTHONPATH=backends "$$engine" -m pytest -q -c tests/backends/pytest.ini tests/backends/test_trtllm.py && \
 	PYTHONPATH=backends "$$engine" -m pytest -q -c tests/backends/pytest.ini tests/backends --ignore=tests/backends/test_trtllm.py; }
 
+.PHONY: test-chaos
+test-chaos: .venv/.ready ## 200 comparisons while services and engines are killed at random, seeded (a quarter of an hour)
+	@$(BIN)/python -m pytest -n 2 --timeout 1800 -rP tests/integration/service/test_chaos.py -m chaos
+
 .PHONY: calibrate
 calibrate: .venv/.ready ## How often the judge errs in simulated worlds: the full grid into docs/calibration.md (a quarter of an hour and more)
 	@$(BIN)/equipoise calibrate --output docs/calibration.md
@@ -91,6 +95,10 @@ calibrate: .venv/.ready ## How often the judge errs in simulated worlds: the ful
 .PHONY: bench-grade
 bench-grade: .venv/.ready ## CPU time of grading hard texts of a megabyte, into docs/evidence/bench-grade.txt
 	@$(BIN)/python -m tests.support.megabytes | tee docs/evidence/bench-grade.txt
+
+.PHONY: bench-load
+bench-load: .venv/.ready ## Lists and pages under load beside a running comparison, into docs/evidence/bench-load.txt
+	@$(BIN)/python -m tests.support.bench_load | tee docs/evidence/bench-load.txt
 
 .PHONY: bench-reference
 bench-reference: setup ## The CPU reference's decode step against torch_native's, into docs/evidence/bench-reference.txt

@@ -37,7 +37,10 @@ def rederive(document: dict) -> tuple[float, float, float]:
         if r["kind"] == "launch":  # a pair that was cut short is launched again and timed again as a whole
             quads.pop(r["pair"], None)
         if r["kind"] == "block" and r["batch"] == latency["primary_batch"]:
-            quads.setdefault(r["pair"], {}).setdefault(r["quad"], []).append(r)
+            quad = quads.setdefault(r["pair"], {}).setdefault(r["quad"], [])
+            if r.get("attempt", 1) > 1 and len(quad) == 4:  # beside foreign load a quad is run again as a whole
+                quad.clear()
+            quad.append(r)
     logs = [fmean(quad_contrast(q, latency["warmup_steps"]) for q in pair.values()) for pair in quads.values()]
     level = document["verdict"]["latency"]["evidence"]["busy"]["interval"]["level"]
     mean, n = fmean(logs), len(logs)

@@ -2,9 +2,9 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import takewhile
+from itertools import groupby, takewhile
 
-from equipoise_evals.decode.schedule import launch_order, planned_blocks
+from equipoise_evals.decode.schedule import PlannedBlock, launch_order, planned_blocks
 from equipoise_evals.gsm8k.chat import AnyPrompt
 from equipoise_evals.gsm8k.measure import ask_divergences, measure_pass
 from equipoise_evals.judge import judge
@@ -17,6 +17,7 @@ from equipoise_evals.model import (
     BlockRecord,
     Invalid,
     LatencyInconclusive,
+    LatencyPlan,
     LaunchRecord,
     PassRecord,
     Plan,
@@ -151,16 +152,44 @@ async def put_under_stress(engines: Engines, plan: Plan, pair: int, world: World
 
 
 async def measure_latency(engines: Engines, plan: Plan, pair: int, world: World) -> None:
-    """Decode blocks in ABBA / BAAB order at each batch size."""
+    """Decode blocks in ABBA / BAAB order at each batch size; a quad beside foreign load is run once more.
+
+    There are at most as many repetitions in a pair as there are batch sizes, so that a busy machine measures longer but
+    not for ever; what stays disturbed is judged, and said.
+    """
     if plan.latency is None:
         return
     blocks = list(planned_blocks(plan.latency, pair))
-    for block in blocks:
-        world.progress("decode", block.sequence - 1, len(blocks), f"{ROLE_NAMES[block.role]}, batch {block.batch}")
-        seed = plan.seed + 1_000 * pair + block.quad
+    repetitions = len(plan.latency.batch_sizes)
+    for _, of_quad in groupby(blocks, key=lambda block: (block.batch, block.quad)):
+        quad = list(of_quad)
+        disturbed = await measure_quad(engines, plan.latency, quad, world, pair=pair, seed=plan.seed, attempt=1)
+        if disturbed and repetitions > 0:
+            repetitions -= 1
+            await measure_quad(engines, plan.latency, quad, world, pair=pair, seed=plan.seed, attempt=2)
+    world.progress("decode", len(blocks), len(blocks))
+
+
+async def measure_quad(
+    engines: Engines,
+    latency: LatencyPlan,
+    quad: Sequence[PlannedBlock],
+    world: World,
+    *,
+    pair: int,
+    seed: int,
+    attempt: int,
+) -> bool:
+    """Decode the four blocks of a quad; True if there was foreign load beside one of them."""
+    disturbed = False
+    for block in quad:
+        again = ", again: there was foreign load" if attempt > 1 else ""
+        total = len(latency.batch_sizes) * latency.quads_per_pair * len(quad)
+        world.progress("decode", block.sequence - 1, total, f"{ROLE_NAMES[block.role]}, batch {block.batch}{again}")
         decoded = await engines[block.role].decode(
-            block.batch, plan.latency.prompt_tokens, plan.latency.steps_per_block, seed=seed
+            block.batch, latency.prompt_tokens, latency.steps_per_block, seed=seed + 1_000 * pair + block.quad
         )
+        disturbed |= decoded.disturbed is not None
         world.recorder.append(
             BlockRecord(
                 pair=pair,
@@ -172,9 +201,11 @@ async def measure_latency(engines: Engines, plan: Plan, pair: int, world: World)
                 steps=decoded.steps,
                 client=decoded.client,
                 telemetry=decoded.telemetry,
+                attempt=attempt,
+                disturbed=decoded.disturbed,
             )
         )
-    world.progress("decode", len(blocks), len(blocks))
+    return disturbed
 
 
 def is_decided(verdict: Verdict, plan: Plan, pairs: int) -> bool:

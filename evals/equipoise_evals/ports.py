@@ -74,12 +74,14 @@ Asked = str | tuple[ChatMessage, ...]
 class Decoded(Frozen):
     """One block's worth of decoding: the engine's own step clock and the clients' view of the same steps.
 
-    ``telemetry`` is what the device said of itself meanwhile; empty where there is none to ask.
+    ``telemetry`` is what the device said of itself meanwhile; empty where there is none to ask. ``disturbed`` says what
+    foreign load there was beside it; None if none was seen.
     """
 
     steps: StepColumns
     client: tuple[ClientTiming, ...]
     telemetry: dict[str, JsonValue] = Field(default_factory=dict)
+    disturbed: str | None = None
 
 
 class Engine(Protocol):

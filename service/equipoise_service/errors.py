@@ -11,6 +11,7 @@
         ├── UnknownPreset          422
         ├── BatchBeyondEngine      422
         ├── BatchBeyondPool        422
+        ├── BackendUnsupported     422  this GPU and SGLang version refuse the arm's attention backend
         ├── ModelRefused
         │   ├── UnknownModel       422
         │   ├── GatedModel         422
@@ -30,7 +31,8 @@
         ├── ComparisonNotFound     404
         ├── NotFinished            409  a report of something that has no verdict
         ├── AlreadyFinished        409  cancelling what has ended
-        └── NotResumable           409  resuming what has a verdict, or has not ended
+        ├── NotResumable           409  resuming what has a verdict, or has not ended
+        └── StorageUnavailable     503  the database is locked, full or cannot be reached; it is tried again
 
 A constructor takes the facts and writes the sentence, so that no two places word the same refusal differently. The
 status also decides the exit code of a command that meets the error, but for settings (``cli/exit_codes.py``).
@@ -154,6 +156,16 @@ class BatchBeyondPool(Refusal):
             "ask for a smaller batch or shorter blocks, or give both arms a larger pool"
         )
         super().__init__(detail, [FieldError("/batch_sizes", detail)])
+
+
+class BackendUnsupported(Refusal):
+    """An attention backend that the installed SGLang refuses to run on this GPU."""
+
+    title = "Attention backend unsupported"
+    type = "backend-unsupported"
+
+    def __init__(self, arm: str, why: str) -> None:
+        super().__init__(f"arm {arm!r}: {why}; nothing was changed for you: give both arms the same other backend")
 
 
 class NoEngine(Refusal):
@@ -340,3 +352,15 @@ class NotResumable(Refusal):
             f"comparison {comparison_id} is {status}; only one that failed, was cancelled or was interrupted can be "
             "resumed"
         )
+
+
+class StorageUnavailable(Refusal):
+    """The database cannot be read or written now; nothing was stored."""
+
+    title = "Storage unavailable"
+    status = 503
+    type = "storage-unavailable"
+    remedy = AGAIN
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"the database cannot be used now: {why}; ask again in a moment")

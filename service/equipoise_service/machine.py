@@ -3,21 +3,29 @@
 Here settings meet the engines. Nothing is started from here; the launcher that is made does that.
 """
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from equipoise_evals.model import ModelRef, Plan
+import pynvml
+
+from equipoise_evals.model import ArmSpec, ModelRef, Plan
 from equipoise_evals.ports import Launcher, Recorder
 from equipoise_service.engines import EngineEnvironment, SGLangLauncher
+from equipoise_service.engines.backends import unsupported
+from equipoise_service.engines.device import NvmlDevice
 from equipoise_service.engines.embedded import NAMES, Converter
 from equipoise_service.engines.environment import Device
+from equipoise_service.engines.leftovers import Leftovers
 from equipoise_service.engines.models import ModelPlaces, resolve_model
 from equipoise_service.engines.provision import engine_environment_path, find_backends, plugin_path
 from equipoise_service.errors import NoEngine
 from equipoise_service.profiles import PROFILES, DeviceProfile
 from equipoise_service.settings import Settings
+
+log = logging.getLogger(__name__)
 
 LauncherFactory = Callable[[str, Plan, Recorder], Launcher]
 """Makes the launcher of one comparison, from its id, its plan and its recorder."""
@@ -29,6 +37,7 @@ class Machine:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.device: Device = find_device() if settings.device == "auto" else settings.device
+        self.leftovers = Leftovers((settings.data / "engines").resolve())
 
     @property
     def profile(self) -> DeviceProfile:
@@ -71,6 +80,12 @@ class Machine:
             raise NoEngine(f"the plugin is not built from the source as it is now ({plugin}); `make setup` builds it")
         return built, plugin
 
+    def unsupported(self, arm: ArmSpec) -> str | None:
+        """Why this machine's GPU and SGLang cannot run an arm; None if they can, or if there is nobody to ask."""
+        gpu = _nvml() if self.device == "cuda" else None
+        version = installed_sglang(self.environments()[arm.engine].python)
+        return None if gpu is None or version is None else unsupported(arm.flags, version, gpu.capability())
+
     def model(self, name: str) -> ModelRef:
         """The model with its files on this machine; blocks while it downloads.
 
@@ -90,7 +105,23 @@ class Machine:
         """The launcher of one comparison's real engines; their logs go below the data folder."""
         del plan
         work = self.settings.data / "engines" / comparison_id
-        return SGLangLauncher(self.environments(), recorder, work)
+        gpu = _nvml() if self.device == "cuda" else None
+        return SGLangLauncher(self.environments(), recorder, work, device=gpu, leftovers=self.leftovers)
+
+
+def _nvml() -> NvmlDevice | None:
+    """The GPU's memory, where the driver can be asked for it; engines run without, only less watched."""
+    try:
+        return NvmlDevice()
+    except pynvml.NVMLError as error:
+        log.warning("NVML cannot be asked, so nobody checks that engines give their device memory back: %s", error)
+        return None
+
+
+def installed_sglang(python: Path) -> str | None:
+    """The version of SGLang beside an interpreter, by its metadata alone; None where it cannot be told."""
+    found = sorted(python.parent.parent.glob("lib/python3*/site-packages/sglang-*.dist-info"))
+    return found[-1].name.removeprefix("sglang-").removesuffix(".dist-info") if found else None
 
 
 def find_device(devices: Path = Path("/dev")) -> Device:

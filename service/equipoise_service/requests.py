@@ -70,6 +70,7 @@ class CompareRequest(Frozen):
         prompt_tokens: Context at which each request of a block starts; null takes the device profile's.
         steps_per_block: Decode steps of one block; null takes the device profile's.
         quads: ABBA quads per batch size in one launch pair; null takes the device profile's.
+        priority: Comparisons of a higher priority are begun first, among equals the older one.
         stress: Whether each engine is put under stress before every pass but the first.
     """
 
@@ -93,6 +94,7 @@ class CompareRequest(Frozen):
     prompt_tokens: int | None = Field(default=None, ge=1, le=1_000_000)
     steps_per_block: int | None = Field(default=None, ge=8, le=65_536)
     quads: int | None = Field(default=None, ge=1, le=100)
+    priority: int = Field(default=0, ge=-100, le=100)
     stress: bool = False
 
     @model_validator(mode="after")

@@ -18,6 +18,7 @@ from equipoise_evals.model import AccuracyPlan, ArmPair, ArmSpec, LatencyPlan, P
 from equipoise_service.engines import persistent_buffer
 from equipoise_service.engines.environment import Device
 from equipoise_service.errors import (
+    BackendUnsupported,
     BatchBeyondEngine,
     BatchBeyondPool,
     FieldError,
@@ -70,6 +71,8 @@ def resolve_arms(request: CompareRequest, machine: Machine) -> ArmPair:
     for arm in (baseline, candidate):
         if arm.engine not in environments:
             raise UnknownEngine(arm.name, arm.engine, sorted(environments))
+        if (why := machine.unsupported(arm)) is not None:
+            raise BackendUnsupported(arm.name, why)
     try:
         return ArmPair(baseline=baseline, candidate=candidate)
     except ValidationError as error:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import socket
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
@@ -10,8 +11,8 @@ from equipoise_evals.model import Plan
 from equipoise_service.bell import Bell
 from equipoise_service.requests import CompareRequest
 from equipoise_service.settings import Settings
-from equipoise_service.store import Store
-from equipoise_service.worker import Tools, Worker
+from equipoise_service.store import Lease, Store
+from equipoise_service.worker import Rules, Tools, Worker
 
 log = logging.getLogger(__name__)
 
@@ -39,14 +40,27 @@ class Service:
 
 @contextlib.asynccontextmanager
 async def running(
-    settings: Settings, resolve: Callable[[CompareRequest], Plan], tools: Tools
+    settings: Settings,
+    resolve: Callable[[CompareRequest], Plan],
+    tools: Tools,
+    *,
+    resumes: bool = True,
+    lease_s: float = 60.0,
 ) -> AsyncIterator[Service]:
-    """Open the store, settle what an earlier service left behind, and work until the context is left."""
+    """Open the store, settle what an earlier service left behind, and work until the context is left.
+
+    Args:
+        settings: The operator's decisions.
+        resolve: Makes a plan of a request.
+        tools: For the worker.
+        resumes: Whether comparisons that an end of a service cut short are gone on with.
+        lease_s: How long a comparison without a heartbeat is still this service's.
+    """
     store = Store.open(settings.url_of_database)
     try:
         bell = Bell()
         store.database.listen(bell.ring)
-        worker = Worker(store, tools, bell)
+        worker = Worker(store, tools, bell, rules_of(settings, resumes=resumes, lease_s=lease_s))
         worker.recover()
         working = asyncio.create_task(worker.run(), name="worker")
         try:
@@ -57,3 +71,9 @@ async def running(
                 await working
     finally:
         store.database.close()
+
+
+def rules_of(settings: Settings, *, resumes: bool, lease_s: float) -> Rules:
+    """How this service's worker holds what it works on."""
+    owner = f"{socket.gethostname()}:{settings.data.expanduser().resolve()}"
+    return Rules(Lease(owner, lease_s, settings.job_limit_s), stall_s=settings.stall_limit_s, resumes=resumes)

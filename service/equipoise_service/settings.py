@@ -85,6 +85,12 @@ class Settings(BaseSettings):
     port: int = Field(
         default=8642, ge=0, le=65535, description="Port that `equipoise serve` binds; 0 takes a free one."
     )
+    job_limit_s: float = Field(
+        default=172_800, gt=0, description="Longest time that one comparison may take, in seconds."
+    )
+    stall_limit_s: float = Field(
+        default=7_200, gt=0, description="A comparison that reports no progress for so many seconds has hung and fails."
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least level of the service's log lines on standard error."
     )

@@ -31,6 +31,7 @@ FailureKind = Literal[
     "ignores_sigterm",
     "orphan",  # leaves a detached grandchild that holds nothing but itself
     "chatty",  # logs a megabyte
+    "keeps_memory",  # its device memory stays when it has ended
 ]
 
 
@@ -86,6 +87,7 @@ class Knobs(Knob):
         treatment: Whether the policies differ in their fills at all.
         layers: Attention layers, for the trace.
         questions: JSONL files with ``question`` and ``answer`` from which golds are known.
+        device: Folder of the simulated device on which the engine takes memory; see ``device.py``.
     """
 
     seed: int = 1
@@ -107,6 +109,7 @@ class Knobs(Knob):
     layers: int = 30
     questions: tuple[Path, ...] = ()
     failures: tuple[Failure, ...] = ()
+    device: Path | None = None
 
 
 class Identity(BaseModel):

@@ -10,6 +10,7 @@ from typing import Any
 
 from aiohttp import web
 
+from tests.fakes.device import take_memory
 from tests.fakes.failures import Failures
 from tests.fakes.knobs import Identity, from_environment
 from tests.fakes.routes import Routes
@@ -60,7 +61,11 @@ async def serve(arguments: dict[str, Any]) -> None:
 def main() -> None:
     """Start, misbehave if told to, serve."""
     arguments = parse()
-    Failures(from_environment(), Identity.from_environment()).at_start()
+    knobs = from_environment()
+    failures = Failures(knobs, Identity.from_environment())
+    if knobs.device is not None:
+        take_memory(knobs.device, kept="keeps_memory" in failures)
+    failures.at_start()
     asyncio.run(serve(arguments))
 
 

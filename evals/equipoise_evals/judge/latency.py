@@ -28,6 +28,7 @@ from equipoise_evals.model import (
 )
 from equipoise_evals.stats.multiple import holm
 
+DISTURBANCES_SHOWN = 2
 ENGINE_METRICS: tuple[EngineMetric, ...] = ("busy", "period")
 
 
@@ -66,7 +67,7 @@ def _evidence(plan: Plan, latency: LatencyPlan, measured: Measured) -> LatencyEv
         client=beside("client_tpot", primary),
         secondary=_with_holm([c for c in secondary if c is not None], latency.margin),
         two_level=two_level,
-        notes=_notes(busy, two_level),
+        notes=(*_notes(busy, two_level), *_disturbed(measured)),
     )
 
 
@@ -82,6 +83,15 @@ def _notes(busy: LatencyContrast, two_level: TwoLevelEvidence | None) -> tuple[s
     if busy.borrowed:
         notes.append("The interval borrows the spread between launches from A/A comparisons on this machine.")
     return tuple(notes)
+
+
+def _disturbed(measured: Measured) -> tuple[str, ...]:
+    if measured.disturbed_blocks == 0:
+        return ()
+    return (
+        f"{measured.disturbed_blocks} of {measured.blocks} blocks ran beside foreign load, also when repeated "
+        f"({'; '.join(measured.disturbed[:DISTURBANCES_SHOWN])}): the spread between launch pairs contains it.",
+    )
 
 
 def _with_holm(contrasts: Iterable[LatencyContrast], margin: float) -> tuple[LatencyContrast, ...]:

@@ -37,6 +37,9 @@ class Measured:
         levels: Two-level behaviour of each launch pair at the primary batch.
         passes: Graded passes in the order recorded.
         stress: What engines were put under before their pass.
+        blocks: Blocks that count.
+        disturbed: What foreign load there was beside any of them, each text once.
+        disturbed_blocks: How many of them it was beside.
         cost: What it cost so far.
     """
 
@@ -46,6 +49,9 @@ class Measured:
     levels: tuple[PairLevels, ...] = ()
     passes: tuple[GradedPass, ...] = ()
     stress: tuple[StressRecord, ...] = ()
+    blocks: int = 0
+    disturbed: tuple[str, ...] = ()
+    disturbed_blocks: int = 0
     cost: Cost = field(default_factory=lambda: Cost(device_seconds=0.0, launch_pairs=0))
 
 
@@ -54,9 +60,10 @@ def measure(records: Records, plan: Plan) -> Measured:
     invalid = judge_validity(records, plan)
     contrasts: Contrasts = {}
     levels: list[PairLevels] = []
+    blocks = records.current_blocks() if plan.latency is not None else ()
     if plan.latency is not None:
         try:
-            complete = quads_by_pair(records.current_blocks(), plan.latency)
+            complete = quads_by_pair(blocks, plan.latency)
             contrasts = all_contrasts(complete, plan.latency)
             levels = primary_levels(complete, plan.latency)
         except UnusableQuadError as error:
@@ -68,6 +75,9 @@ def measure(records: Records, plan: Plan) -> Measured:
         levels=tuple(levels),
         passes=graded_passes(records.of(QuestionsRecord), records.of(PassRecord)),
         stress=records.of(StressRecord),
+        blocks=len(blocks),
+        disturbed=tuple(sorted({block.disturbed for block in blocks if block.disturbed is not None})),
+        disturbed_blocks=sum(block.disturbed is not None for block in blocks),
         cost=_cost(records),
     )
 

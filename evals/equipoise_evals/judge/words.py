@@ -168,11 +168,9 @@ def how_sure_of_latency(evidence: LatencyEvidence) -> str:
     pairs = f"{busy.pairs} launch pair{'s' * (busy.pairs != 1)}"
     if busy.pairs == 2:
         pairs += ", which bound little"
-    if busy.interval is None:
+    if busy.interval is None or period.interval is None:
         return f"busy time has no interval yet ({pairs})"
-    changes = f"busy time changes by {_limits(busy.interval)}"
-    if period.interval is not None:
-        changes += f" and the period by {_limits(period.interval)}"
+    changes = f"busy time changes by {_limits(busy.interval)} and the period by {_limits(period.interval)}"
     return f"with {busy.interval.level:.1%} confidence {changes} ({pairs})"
 
 

@@ -128,7 +128,9 @@ class BlockRecord(Frozen):
     Attributes:
         quad: 1-based ABBA quad within the pair and batch size.
         position: 1-based place within the quad.
-        sequence: 1-based place within the pair, over all batch sizes: the order in which blocks really ran.
+        sequence: 1-based place within the pair, over all batch sizes, as planned.
+        attempt: 1-based run of its quad; a quad beside foreign load is run again as a whole, and its last run counts.
+        disturbed: What foreign load there was beside it; None if none was seen, or nobody looked.
     """
 
     kind: Literal["block"] = "block"
@@ -141,6 +143,8 @@ class BlockRecord(Frozen):
     steps: StepColumns
     client: tuple[ClientTiming, ...]
     telemetry: dict[str, JsonValue] = Field(default_factory=dict)
+    attempt: int = Field(default=1, ge=1)
+    disturbed: str | None = None
 
 
 class Answered(Frozen):
@@ -350,14 +354,19 @@ class Records(Frozen):
         return tuple(record for record in self.records if isinstance(record, kind))
 
     def current_blocks(self) -> tuple[BlockRecord, ...]:
-        """The blocks of each engine's last launch in a pair.
+        """The blocks that count: those of each engine's last launch in a pair, and of each quad's last run in it.
 
         A pair that was cut short is launched again when the run is resumed, and timed again as a whole: the launch is
-        the unit, so blocks of two launches never make one pair.
+        the unit, so blocks of two launches never make one pair. The same holds for the runs of a quad.
         """
         last = {(r.pair, r.role): place for place, r in enumerate(self.records) if isinstance(r, LaunchRecord)}
-        return tuple(
+        launched = [
             record
             for place, record in enumerate(self.records)
             if isinstance(record, BlockRecord) and place > last.get((record.pair, record.role), -1)
-        )
+        ]
+        attempts: dict[tuple[int, int, int], int] = {}
+        for block in launched:
+            quad = (block.pair, block.batch, block.quad)
+            attempts[quad] = max(block.attempt, attempts.get(quad, 1))
+        return tuple(b for b in launched if b.attempt == attempts[b.pair, b.batch, b.quad])

@@ -33,7 +33,9 @@ def create_app(settings: Settings, launcher_factory: LauncherFactory | None = No
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         with holding(settings.data, url):
-            async with running(settings, lambda request: resolve(request, machine), tools) as service:
+            async with running(
+                settings, lambda request: resolve(request, machine), tools, resumes=url is not None
+            ) as service:
                 app.state.service = service
                 yield
 

@@ -37,25 +37,32 @@ def submit(
     service: TheService,
     response: Response,
     idempotency_key: Annotated[str | None, Header()] = None,
+    reuse: Annotated[bool, Query()] = False,
 ) -> ComparisonView:
     """Accept a comparison, or say why it cannot be run, before any engine starts.
 
-    With an ``Idempotency-Key``, the same body sent again gets the comparison that it got the first time.
+    With an ``Idempotency-Key``, the same body sent again gets the comparison that it got the first time. With
+    ``reuse``, a request that is queued or running already, whoever sent it, gets that comparison.
     """
     if idempotency_key is not None and not 1 <= len(idempotency_key) <= LONGEST_KEY:
         raise EmptyIdempotencyKey
-    stored = _seen_before(service, body, idempotency_key) or _accept(service, body, idempotency_key)
+    stored = _seen_before(service, body, idempotency_key)
+    if stored is None and reuse:
+        stored = service.store.comparisons.unfinished_twin(body.sha256)
+    stored = stored or _accept(service, body, idempotency_key)
     response.headers["Location"] = f"/comparisons/{stored.id}"
     return _view(service, stored)
 
 
-@router.get("/comparisons")
-def list_comparisons(query: Annotated[ListQuery, Query()], service: TheService) -> ComparisonList:
+@router.get("/comparisons", response_model=ComparisonList)
+def list_comparisons(query: Annotated[ListQuery, Query()], service: TheService) -> Response:
     """Comparisons, newest first, in pages."""
     if query.cursor is not None and not is_id(query.cursor):
         raise InvalidCursor(query.cursor)
     chosen = ListFilter(query.model, query.verdict, query.status)
-    return ComparisonList.of(service.store.comparisons.page(chosen, query.limit, query.cursor))
+    listed = ComparisonList.of(service.store.comparisons.page(chosen, query.limit, query.cursor))
+    # Written by the model itself: FastAPI would check and copy every value of it once more.
+    return Response(listed.model_dump_json(), media_type="application/json")
 
 
 @router.get("/comparisons/{comparison_id}", responses=document(404))
@@ -101,6 +108,7 @@ def _accept(service: Service, body: CompareRequest, key: str | None) -> Stored:
         request_sha256=body.sha256,
         plan=plan.model_dump_json(),
         idempotency_key=key,
+        priority=body.priority,
     )
     stored, added = service.store.comparisons.add(new)
     return stored if added else _same_body(stored, body, str(key))

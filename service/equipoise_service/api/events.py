@@ -38,18 +38,20 @@ async def stream_events(
 
 
 async def _events(service: Service, comparison_id: str, after: int) -> AsyncIterator[ServerSentEvent]:
+    comparisons, events = service.store.comparisons, service.store.events
     while True:
-        # In this order: whatever is written while we look rings the ticket, and a final status has no later events.
-        ticket = service.bell.ticket()
-        stored = await run_in_threadpool(service.store.comparisons.get, comparison_id)
-        batch = await run_in_threadpool(service.store.events.after, comparison_id, after)
+        ticket = service.bell.ticket()  # before the look, so that whatever is written meanwhile rings it
+        batch = await run_in_threadpool(events.after, comparison_id, after)
         for event in batch:
             after = event.seq
             yield _on_the_wire(event)
-        if not batch:
-            if stored is None or stored.status in FINAL:
-                return
+        if batch:
+            continue
+        status = await run_in_threadpool(comparisons.status, comparison_id)
+        if status is not None and status not in FINAL:
             await heard(ticket, POLL_S)
+        elif not await run_in_threadpool(events.after, comparison_id, after, limit=1):
+            return  # a final status has no later events, and those before it are told
 
 
 def _on_the_wire(event: Event) -> ServerSentEvent:

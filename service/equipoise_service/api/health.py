@@ -6,6 +6,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from equipoise_evals.model import Frozen
 from equipoise_service.api.dependencies import TheService
+from equipoise_service.errors import StorageUnavailable
 from equipoise_service.service import Service
 
 router = APIRouter(tags=["health"])
@@ -40,6 +41,8 @@ def _database(service: Service) -> str:
     try:
         with service.store.database.read() as connection:
             connection.execute(text("SELECT 1"))
+    except StorageUnavailable as unavailable:
+        return unavailable.detail
     except SQLAlchemyError as error:
         return f"cannot be read: {type(error).__name__}"
     return "ok"

@@ -1,13 +1,12 @@
 """What the API shows of a comparison. Views are made from stored values and nothing is computed in them."""
 
-import json
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Self
 
 from equipoise_evals.model import Frozen, Plan, Verdict
 from equipoise_service.requests import CompareRequest
-from equipoise_service.store import Page, Status, Stored, StoredError
+from equipoise_service.store import Page, Status, Stored, StoredError, Summary
 
 
 class ProgressView(Frozen):
@@ -36,24 +35,12 @@ class ComparisonSummary(Frozen):
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+    priority: int
 
     @classmethod
-    def of(cls, stored: Stored) -> Self:
-        """The summary of a stored comparison."""
-        verdict = verdict_of(stored)
-        return cls(
-            id=stored.id,
-            status=stored.status,
-            model=stored.model,
-            model_name=json.loads(stored.plan)["model"]["name"],
-            preset=CompareRequest.model_validate_json(stored.request).preset,
-            verdict=stored.verdict_word,
-            headline=verdict.headline if verdict else None,
-            reason=stored.error.reason if stored.error else None,
-            created_at=stored.created_at,
-            started_at=stored.started_at,
-            finished_at=stored.finished_at,
-        )
+    def of(cls, line: Summary) -> Self:
+        """The view of one line."""
+        return cls(verdict=line.verdict_word, **{k: v for k, v in line._asdict().items() if k != "verdict_word"})
 
 
 class ComparisonList(Frozen):
@@ -65,7 +52,7 @@ class ComparisonList(Frozen):
     @classmethod
     def of(cls, page: Page) -> Self:
         """The view of one page."""
-        return cls(items=tuple(ComparisonSummary.of(stored) for stored in page.items), next_cursor=page.next_before)
+        return cls(items=tuple(ComparisonSummary.of(line) for line in page.items), next_cursor=page.next_before)
 
 
 class ComparisonView(Frozen):
@@ -73,7 +60,8 @@ class ComparisonView(Frozen):
 
     ``model`` is what was asked for, such as ``embedded``, ``model_name`` the name of the model that this means.
     ``verdict`` is there when ``status`` is ``succeeded``, ``error`` when it is ``failed``, ``cancelled`` or
-    ``interrupted``, ``progress`` while it runs.
+    ``interrupted``, ``progress`` while it runs. ``attempt`` counts how often a worker began it; more than one means
+    that it was resumed. ``deadline_at`` is when the attempt at work will have taken too long.
     """
 
     id: str
@@ -88,6 +76,10 @@ class ComparisonView(Frozen):
     progress: ProgressView | None
     verdict: Verdict | None
     error: StoredError | None
+    priority: int
+    attempt: int
+    heartbeat_at: datetime | None
+    deadline_at: datetime | None
     links: dict[str, str]
 
     @classmethod
@@ -107,6 +99,10 @@ class ComparisonView(Frozen):
             progress=progress,
             verdict=verdict_of(stored),
             error=stored.error,
+            priority=stored.priority,
+            attempt=stored.attempt,
+            heartbeat_at=stored.heartbeat_at,
+            deadline_at=stored.deadline_at,
             links=links(stored.id),
         )
 

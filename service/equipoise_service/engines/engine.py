@@ -5,7 +5,7 @@ here: an engine whose process is gone raises ``EngineFault``, anything else fail
 """
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,7 +26,9 @@ from equipoise_evals.model.records import (
 from equipoise_evals.ports import Asked, Decoded, EngineFault, Generation, RequestFailed
 from equipoise_service.engines import logs, stress, trace
 from equipoise_service.engines.attestation import AttestationError, Expected, attested, clock_cost, reported
+from equipoise_service.engines.backends import value_of
 from equipoise_service.engines.client import EngineClient, EngineUnreachable
+from equipoise_service.engines.cpu_load import CpuLoad
 from equipoise_service.engines.environment import Device, EngineCommand, Start
 from equipoise_service.engines.limits import Limits
 from equipoise_service.engines.process import ProcessTree
@@ -42,6 +44,8 @@ Prompts = Sequence[Sequence[int]]
 DEATH_WAIT_S = 10.0
 """A broken connection is often the first sign of a death that the process table shows later: SGLang's main process
 outlives a crashed scheduler by about 5 s."""
+OBSERVERS: dict[Device, Callable[[], Telemetry | CpuLoad]] = {"cuda": Telemetry, "cpu": CpuLoad}
+"""Who watches a device while a block decodes; nobody a simulated one."""
 SPARE_STEPS = 4
 """Steps beyond those asked for, should a sequence join the batch a step late."""
 TRACE_PROMPT_TOKENS = 16
@@ -52,7 +56,6 @@ PROFILE_SPARE_STEPS: dict[Device, int] = {"cpu": 14, "cuda": 400, "simulated": 4
 """Steps that may pass between the order to trace and its start; on a GPU one lasts a millisecond."""
 TRACE_PATIENCE_S = 5.0
 """A trace that has not begun to be written by then may lack decode steps."""
-SECRET_NAMES = ("TOKEN", "SECRET", "PASSWORD", "CREDENTIAL", "API_KEY")
 LOWEST_TOKEN, TOKENS = 1000, 16_000
 """Random prompts use ordinary tokens, present in every vocabulary of at least 17,000 and away from the special ones."""
 
@@ -61,7 +64,8 @@ LOWEST_TOKEN, TOKENS = 1000, 16_000
 class Launch:
     """Everything known about one engine's start.
 
-    ``owned_ports`` are those on which it was seen to listen itself; only these can be left behind by it.
+    ``owned_ports`` are those on which it was seen to listen itself, ``device_pids`` its processes that were seen on the
+    device; only these can be left behind by it. ``foreign_pids`` were on the device before it, and are not ours.
     """
 
     pair: int
@@ -74,6 +78,8 @@ class Launch:
     started_at: str
     stage_s: dict[str, float] = field(default_factory=dict)
     owned_ports: tuple[int, ...] = ()
+    device_pids: set[int] = field(default_factory=set)
+    foreign_pids: tuple[int, ...] = ()
     pinned_cpu: int | None = None
 
 
@@ -104,6 +110,8 @@ class SGLangEngine:
         seen = reported(server_info)
         if self.launch.pinned_cpu is not None:
             seen["pinned_cpu"] = self.launch.pinned_cpu
+        if self.launch.foreign_pids:
+            seen["foreign_processes"] = list(self.launch.foreign_pids)
         return LaunchRecord(
             pair=self.launch.pair,
             role=self.role,
@@ -142,12 +150,17 @@ class SGLangEngine:
         begin = self._log_position("decode")
         # The first token of each sequence comes out of its prefill, which is no decode step.
         stream = self._whole("decode", self.client.stream_batch(prompts, 1 + steps + SPARE_STEPS))
-        client, telemetry = await self._observed(stream)
+        client, telemetry, disturbed = await self._observed(stream)
         telemetry |= clock_cost(await self._whole("decode", self.client.server_info()))
         rows = rows_of(steps, self.arm.environment)
         try:
             columns = full_batch(self._steps.since(begin), batch, rows)
-            return Decoded(steps=columns, client=client if token_by_token(before) else (), telemetry=telemetry)
+            return Decoded(
+                steps=columns,
+                client=client if token_by_token(before) else (),
+                telemetry=telemetry,
+                disturbed=disturbed,
+            )
         except StepLogError as short:
             raise self.fault("decode", str(short)) from short
 
@@ -210,13 +223,14 @@ class SGLangEngine:
         except AttestationError as refusal:
             raise self.fault(stage, f"{when}{refusal}") from refusal
 
-    async def _observed(self, work: Coroutine[Any, Any, T]) -> tuple[T, dict[str, JsonValue]]:
-        """Do work and say what the GPU was like meanwhile; nothing is said where there is none."""
-        if self.launch.device != "cuda":
-            return await work, {}
-        async with Telemetry() as telemetry:
+    async def _observed(self, work: Coroutine[Any, Any, T]) -> tuple[T, dict[str, JsonValue], str | None]:
+        """Do work; say what the device was like meanwhile, and why the work counts as disturbed, if it does."""
+        observer = OBSERVERS.get(self.launch.device)
+        if observer is None:
+            return await work, {}, None
+        async with observer() as seen:
             done = await work
-        return done, telemetry.summary()
+        return done, seen.summary(), seen.disturbance()
 
     def fault(self, stage: str, reason: str) -> EngineFault:
         """An ``EngineFault`` of this engine, with what its log says last."""
@@ -302,6 +316,9 @@ class SGLangEngine:
         text = self.tree.log_tail()
         known = logs.known_reason(text)
         because = f": {known.name}: {known.remedy}" if known else ""
+        if known and known.of_memory:
+            fraction = value_of("--mem-fraction-static", self.launch.command.argv)
+            because += f" (--mem-fraction-static {fraction} was asked for)"
         failed = known.stage if known and known.stage else stage
         return EngineFault(self.role, failed, f"the engine {self.tree.exit_text}{because}", text)
 
@@ -312,4 +329,4 @@ def begins_with_one_bos(probe: PromptProbe) -> bool:
 
 
 def _without_secrets(variables: dict[str, str]) -> dict[str, str]:
-    return {name: value for name, value in variables.items() if not any(word in name.upper() for word in SECRET_NAMES)}
+    return {name: value for name, value in variables.items() if not logs.is_secret(name)}

@@ -14,13 +14,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from equipoise_evals.model import Plan, Role
 from equipoise_evals.model.records import StopRecord
 from equipoise_evals.ports import Engine, EngineFault, Recorder
 from equipoise_service.engines import logs, readiness
 from equipoise_service.engines.client import EngineClient
+from equipoise_service.engines.device import Device, DeviceUse, not_ours, until_given_back
 from equipoise_service.engines.engine import Launch, SGLangEngine
 from equipoise_service.engines.environment import (
     EngineEnvironment,
@@ -29,9 +28,10 @@ from equipoise_service.engines.environment import (
     engine_command,
     process_environment,
 )
+from equipoise_service.engines.leftovers import Leftovers
 from equipoise_service.engines.limits import Limits
 from equipoise_service.engines.ports import PortChooser
-from equipoise_service.engines.process import ProcessTree
+from equipoise_service.engines.process import KILL_WAIT_S, ProcessTree, Stopped
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +50,8 @@ class SGLangLauncher:
         recorder: Gets a ``StopRecord`` for every engine that was started.
         work_dir: Folder for logs, step logs and traces, one folder below it per start.
         limits: Time limits.
+        device: The device whose memory engines take, where it can be asked.
+        leftovers: What earlier engines of this service left behind; its own if None.
 
     Attributes:
         ports: Chooses the engines' ports.
@@ -61,13 +63,17 @@ class SGLangLauncher:
         recorder: Recorder,
         work_dir: Path,
         limits: Limits | None = None,
+        *,
+        device: Device | None = None,
+        leftovers: Leftovers | None = None,
     ) -> None:
         self._environments = environments
         self._recorder = recorder
         self._work_dir = work_dir.resolve()
         self._limits = limits or Limits()
         self.ports = PortChooser()
-        self._leftovers: list[psutil.Process] = []
+        self._device = device
+        self._leftovers = leftovers or Leftovers()
 
     @asynccontextmanager
     async def launch_pair(self, plan: Plan, pair: int, order: tuple[Role, Role]) -> AsyncIterator[dict[Role, Engine]]:
@@ -80,25 +86,36 @@ class SGLangLauncher:
             EngineFault: An engine did not start, did not attest, or its KV pool differs from the other's.
         """
         running: list[SGLangEngine] = []
+        await self._leftovers.of_an_earlier_service(self._limits.stop_grace_s + KILL_WAIT_S)
+        before = await self._device_use()
+        foreign = await asyncio.to_thread(not_ours, set(before.by_pid)) if before else []
+        if foreign:
+            log.warning("launch pair %d starts beside other processes on the device: %s", pair, foreign)
         try:
             async with _together() as start:
                 for position, role in enumerate(order):
                     started = start(self._start(plan, pair, role, position, running))
                     await _memory_taken(started, running)
+            for engine in running:
+                engine.launch.foreign_pids = tuple(foreign)
             await readiness.require_equal_pools(running)
             engines: dict[Role, Engine] = {engine.role: engine for engine in running}
             yield engines
         finally:
-            await _to_the_end(self._stop_all(running))
+            await _to_the_end(self._stop_all(running, before))
 
     async def _start(self, plan: Plan, pair: int, role: Role, position: int, running: list[SGLangEngine]) -> None:
         """Start one engine until it is ready and attested, with new ports if its own were taken meanwhile."""
-        self._require_nothing_left(role)
+        await self._require_nothing_left(role)
         for attempt in range(1, START_ATTEMPTS + 1):
-            engine = await self._spawn(plan, pair, role, position, attempt)
+            try:
+                engine = await self._spawn(plan, pair, role, position, attempt)
+            except OSError as refused:  # a full disk, above all
+                raise EngineFault(role, "start", f"cannot be started: {refused}") from refused
             running.append(engine)
             try:
                 await readiness.until_ready(engine, self._limits)
+                await self._on_device([engine])
                 await engine.attest()
                 return
             except readiness.PortTaken as taken:
@@ -106,7 +123,7 @@ class SGLangLauncher:
                     raise
                 log.warning("arm %s, attempt %d: %s; starting again with new ports", role, attempt, taken.reason)
                 running.remove(engine)
-                await _to_the_end(self._stop_all([engine]))
+                await _to_the_end(self._stop_all([engine], None))
 
     async def _spawn(self, plan: Plan, pair: int, role: Role, position: int, attempt: int) -> SGLangEngine:
         arm = plan.arms.of(role)
@@ -141,31 +158,53 @@ class SGLangLauncher:
         client = EngineClient(start.ports.http, request_s=self._limits.request_s)
         return SGLangEngine(launch, tree, client, self._limits)
 
-    async def _stop_all(self, engines: list[SGLangEngine]) -> None:
-        await asyncio.gather(*(self._stop(engine) for engine in engines))
+    async def _stop_all(self, engines: list[SGLangEngine], before: DeviceUse | None) -> None:
+        """End these engines, and wait for the memory that the device had given them since ``before``."""
+        on_device = await self._on_device(engines)
+        stopped = await asyncio.gather(*(self._stop(engine) for engine in engines))
+        memory: list[str] = []
+        if self._device is not None and before is not None:
+            memory = await until_given_back(self._device, before, on_device, self._limits.memory_s)
+            if memory:
+                self._leftovers.memory(self._device, before, on_device)
+        for engine, end in zip(engines, stopped, strict=True):
+            self._record(engine, end, memory)
 
-    async def _stop(self, engine: SGLangEngine) -> None:
+    async def _stop(self, engine: SGLangEngine) -> Stopped:
         await engine.client.close()
         stopped = await engine.tree.stop(engine.launch.owned_ports)
         self.ports.give_back(engine.launch.start.ports)
-        self._leftovers += engine.tree.members()
-        for leftover in stopped.leftovers:
-            log.error("arm %s left %s behind", engine.role, leftover)
+        self._leftovers.processes(engine.tree.members())
+        return stopped
+
+    def _record(self, engine: SGLangEngine, stopped: Stopped, memory: list[str]) -> None:
+        leftovers = (*stopped.leftovers, *memory)
+        for leftover in leftovers:
+            log.error("arm %s left behind: %s", engine.role, leftover)
         self._recorder.append(
             StopRecord(
                 pair=engine.launch.pair,
                 role=engine.role,
                 held_s=stopped.held_s,
-                clean=not stopped.leftovers,
-                leftovers=stopped.leftovers,
+                clean=not leftovers,
+                leftovers=leftovers,
             )
         )
 
-    def _require_nothing_left(self, role: Role) -> None:
-        self._leftovers = [process for process in self._leftovers if process.is_running()]
-        if self._leftovers:
-            pids = ", ".join(str(process.pid) for process in self._leftovers)
-            raise EngineFault(role, "start", f"processes of an earlier engine still run: {pids}; end them first")
+    async def _device_use(self) -> DeviceUse | None:
+        return None if self._device is None else await asyncio.to_thread(self._device.use)
+
+    async def _on_device(self, engines: list[SGLangEngine]) -> set[int]:
+        """Processes that these engines have, or had when they were ready, on the device."""
+        if use := await self._device_use():
+            for engine in engines:
+                engine.launch.device_pids |= {process.pid for process in engine.tree.members()} & set(use.by_pid)
+        return set().union(*(engine.launch.device_pids for engine in engines))
+
+    async def _require_nothing_left(self, role: Role) -> None:
+        left = await asyncio.to_thread(self._leftovers.still_there)
+        if left:
+            raise EngineFault(role, "start", f"{'; '.join(left)}; end it first, `equipoise doctor` shows what is left")
 
 
 @asynccontextmanager

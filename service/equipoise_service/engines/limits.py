@@ -14,6 +14,7 @@ class Limits:
         request_s: One request, a whole decode block included.
         trace_s: From the end of the traced steps to a complete trace file.
         stop_grace_s: From SIGTERM to SIGKILL.
+        memory_s: From the end of an engine's last process until its device memory is free again.
     """
 
     start_idle_s: float = 300.0
@@ -21,4 +22,5 @@ class Limits:
     first_generation_s: float = 300.0
     request_s: float = 600.0
     trace_s: float = 300.0
-    stop_grace_s: float = 20.0
+    stop_grace_s: float = 6.0
+    memory_s: float = 60.0

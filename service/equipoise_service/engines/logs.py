@@ -1,15 +1,23 @@
-"""Engine logs: the tail that goes into errors, and the lines whose meaning is known.
+"""Engine logs: the tail that goes into errors, the lines whose meaning is known, and secrets, which are taken out.
 
-Logs are files written by the engine itself, so that no pipe can fill up and block it; they are only read here.
+Logs are files written by the engine itself, so that no pipe can fill up and block it; its supervisor keeps them short.
 """
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 TAIL_BYTES = 32_768
 TAIL_LINES = 40
+LIMIT_BYTES = 32 * 1024 * 1024
+SECRET_NAMES = ("TOKEN", "SECRET", "PASSWORD", "CREDENTIAL", "API_KEY")
+"""A variable whose name holds one of these holds a secret."""
+SHORTEST_SECRET = 8
+"""Shorter values, such as ``1`` or ``true``, are no secrets and stand in every log."""
+TOKEN_FORMS = re.compile(r"\b(?:hf_|sk-|ghp_|glpat-)[A-Za-z0-9_-]{16,}|(?<=Bearer )[A-Za-z0-9._~+/=-]{8,}")
+REMOVED = "[removed]"
 
 
 class KnownReason(NamedTuple):
@@ -20,12 +28,14 @@ class KnownReason(NamedTuple):
         pattern: What the line looks like.
         remedy: One sentence: what happened and what to do.
         stage: The stage that failed, where that is not the one in which the engine ended.
+        of_memory: Whether the device's memory did not suffice.
     """
 
     name: str
     pattern: re.Pattern[str]
     remedy: str
     stage: str | None = None
+    of_memory: bool = False
 
 
 KNOWN_REASONS: tuple[KnownReason, ...] = (
@@ -33,11 +43,13 @@ KNOWN_REASONS: tuple[KnownReason, ...] = (
         "oom_at_graph_capture",
         re.compile(r"capture cuda graph failed.*out of memory|out of memory.*capture cuda graph", re.I | re.S),
         "the device ran out of memory while CUDA graphs were captured; give both arms a smaller --max-total-tokens",
+        of_memory=True,
     ),
     KnownReason(
         "no_memory_for_kv_cache",
         re.compile(r"leave(?:s)? no (?:GPU )?memory for the KV cache|Not enough memory\. Please try to increase", re.I),
         "the weights leave no memory for the KV cache; free the device or use a smaller model",
+        of_memory=True,
     ),
     KnownReason(
         "address_in_use",
@@ -70,6 +82,7 @@ KNOWN_REASONS: tuple[KnownReason, ...] = (
         "out_of_memory",
         re.compile(r"CUDA out of memory|MemoryError|std::bad_alloc", re.I),
         "the engine ran out of memory",
+        of_memory=True,
     ),
     KnownReason(
         "scheduler_crashed",
@@ -78,6 +91,40 @@ KNOWN_REASONS: tuple[KnownReason, ...] = (
     ),
 )
 """In order of precedence: the first that matches names the failure."""
+
+
+def create(path: Path) -> BinaryIO:
+    """A new log that only its owner can read, opened for appending, since it is cut short while it is written to."""
+    return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600), "r+b", buffering=0)
+
+
+def is_secret(name: str) -> bool:
+    """Whether a variable of this name holds a secret."""
+    return any(word in name.upper() for word in SECRET_NAMES)
+
+
+def secrets_of(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The values that must stand in no log."""
+    return tuple(v for name, v in environment.items() if is_secret(name) and len(v) >= SHORTEST_SECRET)
+
+
+def without_secrets(text: str, secrets: tuple[str, ...]) -> str:
+    """A text in which these secrets, and whatever has the form of a token, are replaced by a mark."""
+    for secret in secrets:
+        text = text.replace(secret, REMOVED)
+    return TOKEN_FORMS.sub(REMOVED, text)
+
+
+def remove_secrets(path: Path, secrets: tuple[str, ...]) -> None:
+    """Take secrets out of a log that nobody writes to any more, and out of what was rotated away from it."""
+    for log in (path, path.with_name(f"{path.name}.1")):
+        if size(log) == 0:
+            continue
+        # Latin-1 gives every byte back as it was, whatever an engine printed.
+        text = log.read_bytes().decode("latin-1")
+        clean = without_secrets(text, tuple(secret.encode().decode("latin-1") for secret in secrets))
+        if clean != text:
+            log.write_bytes(clean.encode("latin-1"))
 
 
 def size(path: Path) -> int:

@@ -42,8 +42,16 @@ class Stopped(NamedTuple):
 class ProcessTree:
     """A started engine: its supervisor, its log and everything below."""
 
-    def __init__(self, supervisor: asyncio.subprocess.Process, launch_id: str, log: Path, grace_s: float) -> None:
+    def __init__(
+        self,
+        supervisor: asyncio.subprocess.Process,
+        launch_id: str,
+        log: Path,
+        grace_s: float,
+        secrets: tuple[str, ...] = (),
+    ) -> None:
         self.launch_id = launch_id
+        self._secrets = secrets
         self.log = log
         self.started_s = time.monotonic()
         self._supervisor = supervisor
@@ -52,7 +60,14 @@ class ProcessTree:
 
     @classmethod
     async def spawn(
-        cls, argv: Sequence[str], environment: Mapping[str, str], launch_id: str, log: Path, *, grace_s: float
+        cls,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        launch_id: str,
+        log: Path,
+        *,
+        grace_s: float,
+        log_bytes: int = logs.LIMIT_BYTES,
     ) -> "ProcessTree":
         """Start ``argv`` under a supervisor in its own session and in the log's folder; its output goes to ``log``.
 
@@ -62,10 +77,12 @@ class ProcessTree:
             launch_id: The mark of this tree, unique on this machine.
             log: File to create.
             grace_s: Seconds between SIGTERM and SIGKILL when it is stopped.
+            log_bytes: Longest log; as much again of what came before is kept beside it.
         """
         supervisor = Path(__file__).with_name("supervisor.py")
-        command = (sys.executable, "-I", "-S", str(supervisor), str(os.getpid()), str(grace_s), *argv)
-        with log.open("xb") as stream:
+        own = (str(os.getpid()), str(grace_s), str(log_bytes))
+        command = (sys.executable, "-I", "-S", str(supervisor), *own, *argv)
+        with logs.create(log) as stream:
             process = await asyncio.create_subprocess_exec(
                 *command,
                 env={**environment, LAUNCH_ID: launch_id},
@@ -75,7 +92,7 @@ class ProcessTree:
                 cwd=log.parent,  # `python -m` puts the working directory on the path; nothing there may shadow a module
                 start_new_session=True,
             )
-        return cls(process, launch_id, log, grace_s)
+        return cls(process, launch_id, log, grace_s, logs.secrets_of(os.environ | dict(environment)))
 
     @property
     def exit(self) -> "asyncio.Task[int]":
@@ -99,8 +116,8 @@ class ProcessTree:
         return [process for process in map(_process, sorted(found)) if process is not None and _alive(process)]
 
     def log_tail(self) -> str:
-        """The last lines of the engine's log."""
-        return logs.tail(self.log)
+        """The last lines of the engine's log, without secrets."""
+        return logs.without_secrets(logs.tail(self.log), self._secrets)
 
     def terminate(self) -> None:
         """Tell the supervisor to end the tree."""
@@ -110,7 +127,8 @@ class ProcessTree:
     async def stop(self, ports: Iterable[int] = ()) -> Stopped:
         """End the whole tree and wait until its processes are gone and ``ports`` are free.
 
-        SIGTERM, then SIGKILL after the grace, both sent by the supervisor; what it left is killed by its mark.
+        SIGTERM, then SIGKILL after the grace, both sent by the supervisor; what it left is killed by its mark. Secrets
+        are taken out of the log, which is kept.
         """
         if not self._exit.done():
             self.terminate()
@@ -122,6 +140,7 @@ class ProcessTree:
                 _kill(process)
             await asyncio.sleep(POLL_S)
             left = self._left(ports)
+        await asyncio.to_thread(logs.remove_secrets, self.log, self._secrets)
         return Stopped(held_s=time.monotonic() - self.started_s, leftovers=tuple(left))
 
     def _left(self, ports: Iterable[int]) -> list[str]:

@@ -62,7 +62,7 @@ async def _until_healthy(engine: SGLangEngine, limits: Limits) -> None:
     while not await _is_healthy(engine):
         now_s = time.monotonic()
         size = logs.size(engine.tree.log)
-        if size > written:
+        if size != written:  # a log that was rotated is shorter, and has grown
             written, grew_s = size, now_s
         if now_s - grew_s > limits.start_idle_s:
             raise engine.fault("start", f"not ready, and its log has not grown for {limits.start_idle_s:g} s")

@@ -2,9 +2,10 @@
 
 It owns the tree's end. As a sub-reaper it adopts every orphan, so a process that detaches itself is still found; as
 the holder of a parent-death signal it ends the tree when the service dies, even by SIGKILL. It knows nothing about
-engines, ports or logs. Standard library only, so that it starts in a few milliseconds.
+engines or ports, and of logs only how long they may get. Standard library only, to start in a few milliseconds.
 
-Usage: ``supervisor.py PARENT_PID GRACE_S PROGRAM [ARGUMENT ...]``.
+Usage: ``supervisor.py PARENT_PID GRACE_S LOG_BYTES PROGRAM [ARGUMENT ...]``. Standard output is the log, opened for
+appending: once it is longer than LOG_BYTES its end goes to a second file beside it, ``.1``, and it begins anew.
 Exit status: the program's own, 128 + signal, or 127 if it cannot be run.
 """
 
@@ -65,12 +66,29 @@ def signal_all(pids: list[int], number: int) -> None:
             continue
 
 
+def rotate(log: int, limit_bytes: int) -> None:
+    """Move the end of a log that has grown beyond its limit to ``.1``; the log begins anew.
+
+    The program goes on writing meanwhile, into no pipe that could fill; a line written between the two steps is lost.
+    """
+    size = os.fstat(log).st_size
+    if size <= limit_bytes:
+        return
+    try:
+        older = Path(f"/proc/self/fd/{log}").readlink()
+        older.with_name(f"{older.name}.1").write_bytes(os.pread(log, limit_bytes, size - limit_bytes))
+    except OSError as refused:  # a full disk must not end the engine
+        sys.stderr.write(f"supervisor: cannot rotate the log: {refused.strerror}\n")
+    os.ftruncate(log, 0)
+
+
 class Supervisor:
     """Runs one program and does not return before everything below this process is gone."""
 
-    def __init__(self, argv: list[str], grace_s: float) -> None:
+    def __init__(self, argv: list[str], grace_s: float, log_bytes: int) -> None:
         self.argv = argv
         self.grace_s = grace_s
+        self.log_bytes = log_bytes
         self.stopping = False
         self.status: int | None = None
 
@@ -86,6 +104,7 @@ class Supervisor:
             return CANNOT_RUN
         while not self.stopping and self.status is None:
             self._reap(main.pid, block=True)
+            rotate(sys.stdout.fileno(), self.log_bytes)
         self._clear(main.pid)
         main.returncode = self.status or 0  # reaped here, not by subprocess
         return self.status or 0
@@ -132,13 +151,13 @@ def _die_with_parent() -> None:
 
 def main(arguments: list[str]) -> int:
     """Parse the three fixed arguments and supervise the rest."""
-    parent, grace_s, argv = int(arguments[0]), float(arguments[1]), arguments[2:]
+    parent, grace_s, log_bytes, argv = int(arguments[0]), float(arguments[1]), int(arguments[2]), arguments[3:]
     prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})  # taken by sigtimedwait
     if os.getppid() != parent:
         return 128 + signal.SIGTERM  # the parent died before the death signal was set
-    return Supervisor(argv, grace_s).run()
+    return Supervisor(argv, grace_s, log_bytes).run()
 
 
 if __name__ == "__main__":

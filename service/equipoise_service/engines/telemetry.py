@@ -5,17 +5,16 @@ Sampled beside the block through NVML and summed up; the judge reads none of it,
 
 import asyncio
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from statistics import median
-from typing import NewType
 
-import psutil
 import pynvml
 from pydantic import JsonValue
 
-Gpu = NewType("Gpu", object)
-"""NVML's handle of a device."""
+from equipoise_service.engines.device import Gpu, first_visible, not_ours
+
 PERIOD_S = 0.25
 REASONS = {
     pynvml.nvmlClocksThrottleReasonApplicationsClocksSetting: "applications_clocks",
@@ -48,12 +47,13 @@ class Telemetry:
         self._missing: dict[str, str] = {}
         self._gpu: Gpu | None = None
         self._sampling: asyncio.Task[None] | None = None
+        self._began_us = time.time_ns() // 1000  # NVML stamps its samples with the wall clock
 
     async def __aenter__(self) -> "Telemetry":
         """Start sampling."""
         try:
             pynvml.nvmlInit()
-            self._gpu = _device(self._visible)
+            self._gpu = first_visible(self._visible)
         except pynvml.NVMLError as error:
             self._missing["nvml"] = str(error)
             return self
@@ -86,6 +86,16 @@ class Telemetry:
         except pynvml.NVMLError as error:
             self._missing["throttle_reasons"] = str(error)
 
+    def disturbance(self) -> str | None:
+        """Why the block counts as disturbed: others computed on the GPU meanwhile; None if nobody is known to have."""
+        if self._gpu is None:
+            return None
+        try:
+            computing = _foreign_load(self._gpu, self._began_us)
+        except pynvml.NVMLError:
+            return None  # the summary says that it is not known
+        return f"processes {computing} computed on the GPU" if computing else None
+
     def summary(self) -> dict[str, JsonValue]:
         """Least, median and largest value of each quantity, reasons of throttling, and processes that are not ours.
 
@@ -106,15 +116,20 @@ class Telemetry:
         return found | ({"unavailable": dict(self._missing)} if self._missing else {})
 
 
-def _device(visible: str) -> Gpu:
-    first = visible.partition(",")[0].strip()
-    if first.startswith("GPU-"):
-        return Gpu(pynvml.nvmlDeviceGetHandleByUUID(first.encode()))
-    return Gpu(pynvml.nvmlDeviceGetHandleByIndex(int(first) if first.isdigit() else 0))
-
-
 def _foreign_processes(gpu: Gpu) -> Sequence[int]:
     """Processes that compute on the GPU and are no descendants of this one."""
-    computing = {process.pid for process in pynvml.nvmlDeviceGetComputeRunningProcesses(gpu)}
-    ours = {child.pid for child in psutil.Process().children(recursive=True)}
-    return sorted(computing - ours)
+    return not_ours({process.pid for process in pynvml.nvmlDeviceGetComputeRunningProcesses(gpu)})
+
+
+def _foreign_load(gpu: Gpu, since_us: int) -> Sequence[int]:
+    """Foreign processes whose kernels ran since then; all that are there where the driver cannot tell."""
+    foreign = _foreign_processes(gpu)
+    if not foreign:
+        return foreign
+    try:
+        samples = pynvml.nvmlDeviceGetProcessUtilization(gpu, since_us)
+    except pynvml.NVMLError_NotFound:  # no process used it
+        return []
+    except pynvml.NVMLError:
+        return foreign
+    return sorted({sample.pid for sample in samples if sample.smUtil > 0} & set(foreign))

@@ -5,11 +5,12 @@ Durable before acknowledged. It knows no engine, no HTTP and no statistics; it n
 
 from typing import NamedTuple, Self
 
-from equipoise_service.store.comparisons import Comparisons, ListFilter, NewComparison, Page, Stored, StoredError
+from equipoise_service.store.comparisons import Comparisons, ListFilter, NewComparison, Page, Stored, Summary
 from equipoise_service.store.database import Database, open_database
 from equipoise_service.store.events import Event, Events
 from equipoise_service.store.records import RecordParts, StoredRecorder
 from equipoise_service.store.status import FINAL, InvalidTransition, Status
+from equipoise_service.store.transitions import Lease, StoredError
 
 __all__ = [
     "FINAL",
@@ -18,6 +19,7 @@ __all__ = [
     "Event",
     "Events",
     "InvalidTransition",
+    "Lease",
     "ListFilter",
     "NewComparison",
     "Page",
@@ -27,6 +29,7 @@ __all__ = [
     "Stored",
     "StoredError",
     "StoredRecorder",
+    "Summary",
     "open_database",
 ]
 

@@ -1,7 +1,7 @@
 """Writes that nobody waits for: one after the other, in a thread of their own, none of them forgotten."""
 
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 
 class Background:
@@ -13,9 +13,15 @@ class Background:
 
     def submit(self, work: Callable[[], object]) -> None:
         """Do work after what came before it; raises what kept earlier work from being done."""
+        self.is_done()
+        self._begun.append(self._thread.submit(work))
+
+    def is_done(self, within_s: float = 0.0) -> bool:
+        """Whether all of it is done after so many seconds at most; raises what kept it from being done."""
+        wait(self._begun, timeout=within_s)
         while self._begun and self._begun[0].done():
             self._begun.pop(0).result()
-        self._begun.append(self._thread.submit(work))
+        return not self._begun
 
     def flush(self) -> None:
         """Wait until all of it is done; raises what kept it from being done."""

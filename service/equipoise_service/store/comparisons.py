@@ -1,34 +1,18 @@
 """Comparisons: accepted, moved through their statuses, listed. Every change of status is also an event."""
 
 import json
-from datetime import UTC, datetime
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, Self
 
-from pydantic import JsonValue
-from sqlalchemy import ColumnElement, Connection, RowMapping, Select, insert, or_, select, update
+from sqlalchemy import ColumnElement, CompoundSelect, RowMapping, Select, insert, or_, select, union, update
 from sqlalchemy.exc import IntegrityError
 
-from equipoise_evals.model import Frozen
 from equipoise_service.store.database import Database
 from equipoise_service.store.events import add_event
-from equipoise_service.store.status import ACTIVE, FINAL, Status, require_transition
+from equipoise_service.store.status import ACTIVE, InvalidTransition, Status
 from equipoise_service.store.tables import comparisons
-
-
-class StoredError(Frozen):
-    """Why a comparison has no verdict.
-
-    Attributes:
-        arm: Role of the arm concerned, None where it concerns both or neither.
-        stage: What was being done.
-        reason: One sentence: what happened and what to do.
-        log_tail: Last lines of the engine's log, empty where there is none.
-    """
-
-    arm: str | None = None
-    stage: str
-    reason: str
-    log_tail: str = ""
+from equipoise_service.store.transitions import Lease, StoredError, begin, status_of, transition
 
 
 class NewComparison(NamedTuple):
@@ -40,6 +24,7 @@ class NewComparison(NamedTuple):
     request_sha256: str
     plan: str
     idempotency_key: str | None = None
+    priority: int = 0
 
 
 class Stored(NamedTuple):
@@ -57,6 +42,10 @@ class Stored(NamedTuple):
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+    priority: int
+    attempt: int
+    heartbeat_at: datetime | None
+    deadline_at: datetime | None
 
     @classmethod
     def from_row(cls, row: RowMapping) -> Self:
@@ -66,6 +55,23 @@ class Stored(NamedTuple):
         values["status"] = Status(row["status"])
         values["error"] = None if error is None else StoredError.model_validate_json(error)
         return cls(**values)
+
+
+class Summary(NamedTuple):
+    """One line of a list: columns that are small however long a comparison was."""
+
+    id: str
+    status: Status
+    model: str
+    model_name: str
+    preset: str
+    verdict_word: str | None
+    headline: str | None
+    reason: str | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    priority: int
 
 
 class ListFilter(NamedTuple):
@@ -79,7 +85,7 @@ class ListFilter(NamedTuple):
 class Page(NamedTuple):
     """One page of a list, newest first; ``next_before`` is the id to go on from, None on the last page."""
 
-    items: tuple[Stored, ...]
+    items: tuple[Summary, ...]
     next_before: str | None
 
 
@@ -97,8 +103,13 @@ class Comparisons:
         """
         try:
             with self._database.write() as connection:
+                shown = {
+                    "model_name": json.loads(new.plan).get("model", {}).get("name", new.model),
+                    "preset": json.loads(new.request).get("preset", ""),
+                }
+                row = new._asdict() | shown
                 connection.execute(
-                    insert(comparisons).values(**new._asdict(), status=Status.QUEUED, created_at=datetime.now(UTC))
+                    insert(comparisons).values(**row, status=Status.QUEUED, created_at=datetime.now(UTC))
                 )
                 add_event(connection, new.id, "status", {"status": Status.QUEUED})
         except IntegrityError:
@@ -114,14 +125,62 @@ class Comparisons:
         """The comparison with this id, if there is one."""
         return self._one(select(comparisons).where(comparisons.c.id == comparison_id))
 
+    def status(self, comparison_id: str) -> Status | None:
+        """The status of the comparison with this id, if there is one; nothing large is read for it."""
+        query = select(comparisons.c.status).where(comparisons.c.id == comparison_id)
+        with self._database.read() as connection:
+            found = connection.scalar(query)
+        return None if found is None else Status(found)
+
     def by_key(self, idempotency_key: str) -> Stored | None:
         """The comparison that was submitted with this idempotency key, if there is one."""
         return self._one(select(comparisons).where(comparisons.c.idempotency_key == idempotency_key))
 
-    def next_queued(self) -> Stored | None:
-        """The comparison that has been queued longest."""
-        query = select(comparisons).where(comparisons.c.status == Status.QUEUED)
+    def unfinished_twin(self, request_sha256: str) -> Stored | None:
+        """The oldest comparison of the same request that has not ended."""
+        waiting = comparisons.c.status.in_(ACTIVE | {Status.QUEUED})
+        query = select(comparisons).where(comparisons.c.request_sha256 == request_sha256, waiting)
         return self._one(query.order_by(comparisons.c.id).limit(1))
+
+    def claim(self, lease: Lease) -> Stored | None:
+        """Begin the queued comparison of the highest priority, among equals the oldest; None if none is queued."""
+        query = select(comparisons.c.id).where(comparisons.c.status == Status.QUEUED)
+        query = query.order_by(comparisons.c.priority.desc(), comparisons.c.id).limit(1)
+        with self._database.write() as connection:
+            first = connection.scalar(query.with_for_update())
+            if first is not None:
+                begin(connection, first, lease)
+        return None if first is None else self.get(first)
+
+    def beat(self, comparison_id: str, lease: Lease) -> bool:
+        """Renew the lease; False if the comparison is no longer its owner's to work on."""
+        now = datetime.now(UTC)
+        renewed = (
+            update(comparisons)
+            .where(comparisons.c.id == comparison_id, comparisons.c.lease_owner == lease.owner)
+            .where(comparisons.c.status.in_(ACTIVE))
+            .values(heartbeat_at=now, lease_until=now + timedelta(seconds=lease.lease_s))
+        )
+        with self._database.write() as connection:
+            return connection.execute(renewed).rowcount == 1
+
+    def orphans(self, owner: str) -> list[Stored]:
+        """Comparisons that nobody is at work on although their status says so.
+
+        Those of ``owner``, who asks because it has just begun and so works on none; and those whose lease ran out.
+        """
+        lost = or_(
+            comparisons.c.lease_owner.is_(None),
+            comparisons.c.lease_owner == owner,
+            comparisons.c.lease_until < datetime.now(UTC),
+        )
+        query = select(comparisons).where(comparisons.c.status.in_(ACTIVE), lost).order_by(comparisons.c.id)
+        with self._database.read() as connection:
+            return [Stored.from_row(row) for row in connection.execute(query).mappings()]
+
+    def release(self, comparison_id: str, reason: str) -> None:
+        """Running or judging becomes queued again: its worker has to let go, and the next one goes on from there."""
+        self._move(comparison_id, Status.QUEUED, why=reason)
 
     def page(self, chosen: ListFilter, limit: int, before: str | None = None) -> Page:
         """Comparisons, newest first.
@@ -132,8 +191,6 @@ class Comparisons:
             before: Only those older than this id.
         """
         conditions: list[ColumnElement[bool]] = []
-        if chosen.model is not None:
-            conditions.append(_of_model(chosen.model))
         if chosen.verdict is not None:
             conditions.append(comparisons.c.verdict_word == chosen.verdict)
         if chosen.status is not None:
@@ -141,15 +198,20 @@ class Comparisons:
         if before is not None:
             conditions.append(comparisons.c.id < before)
         # One more than asked for tells whether there is a next page.
-        query = select(comparisons).where(*conditions).order_by(comparisons.c.id.desc()).limit(limit + 1)
+        newest = comparisons.c.id.desc(), limit + 1
+        if chosen.model is not None:
+            conditions = [comparisons.c.id.in_(_ids_of_model(chosen.model, conditions, *newest))]
+        query = select(*(comparisons.c[name] for name in Summary._fields)).where(*conditions)
         with self._database.read() as connection:
-            found = [Stored.from_row(row) for row in connection.execute(query).mappings()]
+            rows = connection.execute(query.order_by(newest[0]).limit(newest[1]))
+            found = [Summary(*row)._replace(status=Status(row.status)) for row in rows]
         items = tuple(found[:limit])
         return Page(items, items[-1].id if len(found) > limit else None)
 
-    def start(self, comparison_id: str) -> None:
+    def start(self, comparison_id: str, lease: Lease) -> None:
         """Queued becomes running."""
-        self._move(comparison_id, Status.RUNNING, started_at=datetime.now(UTC))
+        with self._database.write() as connection:
+            begin(connection, comparison_id, lease)
 
     def judge(self, comparison_id: str) -> None:
         """Running becomes judging."""
@@ -157,7 +219,8 @@ class Comparisons:
 
     def succeed(self, comparison_id: str, verdict: str, word: str) -> None:
         """Judging becomes succeeded; ``verdict`` is its canonical JSON and ``word`` its overall word."""
-        self._move(comparison_id, Status.SUCCEEDED, verdict=verdict, verdict_word=word)
+        headline = json.loads(verdict).get("headline")
+        self._move(comparison_id, Status.SUCCEEDED, verdict=verdict, verdict_word=word, headline=headline)
 
     def fail(self, comparison_id: str, error: StoredError) -> None:
         """Running or judging becomes failed."""
@@ -175,30 +238,18 @@ class Comparisons:
 
     def resume(self, comparison_id: str) -> None:
         """Failed, cancelled or interrupted becomes queued again; its records stay and are gone on with."""
-        self._move(comparison_id, Status.QUEUED, error=None, finished_at=None)
+        with self._database.write() as connection:
+            current = status_of(connection, comparison_id)
+            if current in ACTIVE:
+                raise InvalidTransition(comparison_id, current, Status.QUEUED)
+            transition(connection, comparison_id, Status.QUEUED, error=None, finished_at=None, attempt=0)
 
-    def active(self) -> list[str]:
-        """Ids of comparisons that a worker is, or was, at work on."""
-        query = select(comparisons.c.id).where(comparisons.c.status.in_(ACTIVE)).order_by(comparisons.c.id)
-        with self._database.read() as connection:
-            return list(connection.scalars(query))
-
-    def _move(self, comparison_id: str, wanted: Status, **values: datetime | str | None) -> None:
+    def _move(
+        self, comparison_id: str, wanted: Status, why: str | None = None, **values: datetime | str | None
+    ) -> None:
         """One transition: the row and the event that tells of it, in one transaction."""
         with self._database.write() as connection:
-            current = _status(connection, comparison_id)
-            require_transition(comparison_id, current, wanted)
-            if wanted in FINAL:
-                values["finished_at"] = datetime.now(UTC)
-            connection.execute(
-                update(comparisons).where(comparisons.c.id == comparison_id).values(status=wanted, **values)
-            )
-            payload: dict[str, JsonValue] = {"status": wanted}
-            if "verdict_word" in values:
-                payload["verdict"] = str(values["verdict_word"])
-            if values.get("error") is not None:
-                payload["reason"] = StoredError.model_validate_json(str(values["error"])).reason
-            add_event(connection, comparison_id, "status", payload)
+            transition(connection, comparison_id, wanted, why, **values)
 
     def _one(self, query: Select[Any]) -> Stored | None:
         with self._database.read() as connection:
@@ -206,16 +257,15 @@ class Comparisons:
         return None if row is None else Stored.from_row(row)
 
 
-def _of_model(name: str) -> ColumnElement[bool]:
-    """Asked for by this name, or planned under it: a reader who sees the embedded model's name may filter by it.
+def _ids_of_model(
+    name: str, conditions: Sequence[ColumnElement[bool]], order: ColumnElement[str], limit: int
+) -> CompoundSelect[tuple[str]]:
+    """The first comparisons asked for by this name or planned under it: who sees the embedded model's may filter by it.
 
-    The plan is text that both databases can search, and a quotation mark inside any of its values is escaped.
+    Each half is read off an index of its own, however many comparisons there are; an OR would sort them all.
     """
-    planned = f'"model":{{"name":{json.dumps(name, ensure_ascii=False)},'
-    return or_(comparisons.c.model == name, comparisons.c.plan.contains(planned, autoescape=True))
-
-
-def _status(connection: Connection, comparison_id: str) -> Status:
-    # FOR UPDATE is nothing on SQLite, where the transaction holds the write lock, and what PostgreSQL needs.
-    query = select(comparisons.c.status).where(comparisons.c.id == comparison_id).with_for_update()
-    return Status(connection.execute(query).scalar_one())
+    halves = [
+        select(comparisons.c.id).where(column == name, *conditions).order_by(order).limit(limit).subquery()
+        for column in (comparisons.c.model, comparisons.c.model_name)
+    ]
+    return union(*(select(half.c.id) for half in halves))

@@ -11,9 +11,15 @@ from alembic.config import Config
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import ConnectionPoolEntry
 
-BUSY_TIMEOUT_MS = 10_000
+from equipoise_service.errors import StorageUnavailable
+
+BUSY_TIMEOUT_S = 2.0
+"""How long a statement waits for another process's lock, and a writer for the other writers of this one. The worker
+writes in the event loop, so this is also how long a locked database can hold everything else up."""
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 
@@ -31,23 +37,51 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A connection whose statements all see the same state of the database."""
-        with self.engine.connect() as connection:
+        """A connection whose statements all see the same state of the database.
+
+        Raises:
+            StorageUnavailable: The database cannot be read now.
+        """
+        with _available(), self.engine.connect() as connection:
             yield connection
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """A connection that has the write lock from its first statement; commits on leaving, rolls back on an error."""
-        with self._writer, self.engine.connect() as plain:
+        """A connection that has the write lock from its first statement; commits on leaving, rolls back on an error.
+
+        Raises:
+            StorageUnavailable: The database is locked, full or cannot be reached; nothing was written.
+        """
+        with _available(), self._alone(), self.engine.connect() as plain:
             connection = plain.execution_options(equipoise_writes=True)
             with connection.begin():
                 yield connection
         for listener in self._listeners:
             listener()
 
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        if not self._writer.acquire(timeout=BUSY_TIMEOUT_S):
+            raise StorageUnavailable("other writes of this service wait for it")
+        try:
+            yield
+        finally:
+            self._writer.release()
+
     def close(self) -> None:
         """Close every connection."""
         self.engine.dispose()
+
+
+@contextmanager
+def _available() -> Iterator[None]:
+    try:
+        yield
+    except OperationalError as error:
+        # The driver's own words: "database is locked", "database or disk is full", "disk I/O error", ...
+        raise StorageUnavailable(str(error.orig)) from error
+    except PoolTimeout as error:
+        raise StorageUnavailable("all connections to it are busy") from error
 
 
 def open_database(url: str) -> Database:
@@ -86,7 +120,7 @@ def _prepare_sqlite(connection: DBAPIConnection, entry: ConnectionPoolEntry) -> 
         "journal_mode=WAL",
         "synchronous=FULL",  # what was acknowledged survives a power cut, too
         "foreign_keys=ON",
-        f"busy_timeout={BUSY_TIMEOUT_MS}",
+        f"busy_timeout={round(BUSY_TIMEOUT_S * 1000)}",
     ):
         connection.execute(f"PRAGMA {pragma}")
 

@@ -4,6 +4,7 @@ Blocks, the bulky ones, are kept compressed; what comes back is the text that we
 that goes on are rows of their own, and leave when the pass that holds them all is stored.
 """
 
+import logging
 import time
 import zlib
 from collections.abc import Iterator, Sequence
@@ -14,12 +15,15 @@ from pydantic import TypeAdapter
 from sqlalchemy import ColumnElement, Connection, delete, func, insert, select
 
 from equipoise_evals.model import AnswerRecord, PassRecord, Record, Records
+from equipoise_service.errors import StorageUnavailable
 from equipoise_service.store.background import Background
-from equipoise_service.store.database import Database
+from equipoise_service.store.database import BUSY_TIMEOUT_S, Database
 from equipoise_service.store.tables import record_parts
 
 COMPRESSED_KINDS = frozenset({"block", "pass"})
 BATCH = 32
+RETRY_S = 0.5
+log = logging.getLogger(__name__)
 GATHER_S = 0.02
 """Answers that come together are written together, after the event loop has sent the questions that follow them."""
 _RECORD: TypeAdapter[Record] = TypeAdapter(Record)
@@ -40,17 +44,17 @@ class RecordParts:
         self._database = database
 
     def append(self, comparison_id: str, record: Record) -> int:
-        """Append one record durably and return its number, from 1; a pass takes the place of its answers."""
-        with self._database.write() as connection:
-            seq = _insert(connection, comparison_id, [record])
-            if isinstance(record, PassRecord):
-                connection.execute(delete(record_parts).where(*_answers_of(comparison_id, record)))
-        return seq
+        """Append one record durably and return its number, from 1."""
+        return self.append_all(comparison_id, [record])
 
-    def append_all(self, comparison_id: str, records: Sequence[Record]) -> None:
-        """Append records durably, all or none."""
+    def append_all(self, comparison_id: str, records: Sequence[Record]) -> int:
+        """Append records durably, all or none, and return the last one's number; passes take their answers' place."""
         with self._database.write() as connection:
-            _insert(connection, comparison_id, records)
+            seq = _insert(connection, comparison_id, records)
+            for record in records:
+                if isinstance(record, PassRecord):
+                    connection.execute(delete(record_parts).where(*_answers_of(comparison_id, record)))
+        return seq
 
     def parts(self, comparison_id: str, kind: str | None = None) -> Iterator[Part]:
         """Stored records in order, of one kind or of all, read in batches.
@@ -118,24 +122,25 @@ class StoredRecorder:
     """The experiment's ``Recorder``, bound to one comparison: what ``append`` returned from survives a crash.
 
     Answers are written by a thread of their own, all that came while it wrote in one transaction: hundreds a second may
-    come, and a commit that waits for the disk takes milliseconds. ``flush`` waits until they are down.
+    come, and a commit that waits for the disk takes milliseconds. The same thread takes over whatever cannot be written
+    at once because the database is locked or the disk is full, and tries until it can: engines that hold a GPU do not
+    wait for it, and no measurement is lost to it. ``flush`` waits until everything is down.
     """
 
-    def __init__(self, parts: RecordParts, comparison_id: str) -> None:
+    def __init__(self, parts: RecordParts, comparison_id: str, patience_s: float = 600.0) -> None:
         self._parts = parts
         self._comparison_id = comparison_id
+        self._patience_s = patience_s
         self._appended = list(parts.load(comparison_id).records)
-        self._background = Background("answers")
+        self._background = Background("records")
         self._waiting: list[Record] = []
         self._lock = Lock()
+        self._late = False
 
     def append(self, record: Record) -> None:
-        """Store one record durably; an answer within the next commits."""
-        if isinstance(record, AnswerRecord):
+        """Store one record durably; within the next commits if it is an answer or the database is unavailable."""
+        if isinstance(record, AnswerRecord) or not self._written_now(record):
             self._write_soon(record)
-        else:
-            self.flush()
-            self._parts.append(self._comparison_id, record)
         if isinstance(record, PassRecord):
             self._appended = [one for one in self._appended if not is_of(one, record)]
         self._appended.append(record)
@@ -144,11 +149,27 @@ class StoredRecorder:
         """Everything stored so far, in order."""
         return Records(records=tuple(self._appended))
 
-    def flush(self) -> None:
-        """Wait until every answer is stored; raises what kept one from it."""
+    def flush(self, patience_s: float | None = None) -> None:
+        """Wait until everything is stored; raises what kept a record from it, ``patience_s`` from now at the latest."""
+        if patience_s is not None:
+            self._patience_s = patience_s
         self._background.flush()
 
+    def _written_now(self, record: Record) -> bool:
+        # What was appended before comes before; but while the database is unavailable nobody waits again and again.
+        if not self._background.is_done(0.0 if self._late else BUSY_TIMEOUT_S):
+            return False
+        self._late = False
+        try:
+            self._parts.append(self._comparison_id, record)
+        except StorageUnavailable as unavailable:
+            log.warning("comparison %s: %s; it is written once it can be", self._comparison_id, unavailable.detail)
+            self._late = True
+            return False
+        return True
+
     def _write_soon(self, record: Record) -> None:
+        self._background.is_done()
         with self._lock:
             self._waiting.append(record)
             if len(self._waiting) > 1:
@@ -159,4 +180,13 @@ class StoredRecorder:
         time.sleep(GATHER_S)
         with self._lock:
             records, self._waiting = self._waiting, []
-        self._parts.append_all(self._comparison_id, records)
+        began_s = time.monotonic()
+        while True:
+            try:
+                self._parts.append_all(self._comparison_id, records)
+            except StorageUnavailable:
+                if time.monotonic() - began_s >= self._patience_s:
+                    raise
+                time.sleep(RETRY_S)
+            else:
+                return

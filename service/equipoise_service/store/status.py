@@ -17,14 +17,15 @@ class Status(StrEnum):
 
 TRANSITIONS: dict[Status, frozenset[Status]] = {
     Status.QUEUED: frozenset({Status.RUNNING, Status.CANCELLED}),
-    Status.RUNNING: frozenset({Status.JUDGING, Status.FAILED, Status.CANCELLED, Status.INTERRUPTED}),
-    Status.JUDGING: frozenset({Status.SUCCEEDED, Status.FAILED, Status.CANCELLED, Status.INTERRUPTED}),
+    Status.RUNNING: frozenset({Status.JUDGING, Status.FAILED, Status.CANCELLED, Status.INTERRUPTED, Status.QUEUED}),
+    Status.JUDGING: frozenset({Status.SUCCEEDED, Status.FAILED, Status.CANCELLED, Status.INTERRUPTED, Status.QUEUED}),
     Status.SUCCEEDED: frozenset(),
     Status.FAILED: frozenset({Status.QUEUED}),
     Status.CANCELLED: frozenset({Status.QUEUED}),
     Status.INTERRUPTED: frozenset({Status.QUEUED}),
 }
-"""From each status to those that may follow it; only an order to resume leads back to ``queued``."""
+"""From each status to those that may follow it. What its worker had to let go of, or what somebody orders to resume, is
+``queued`` again."""
 
 FINAL = frozenset({Status.SUCCEEDED, Status.FAILED, Status.CANCELLED, Status.INTERRUPTED})
 """Statuses that nothing follows by itself."""

@@ -20,6 +20,7 @@ from sqlalchemy import (
     Table,
     Text,
     TypeDecorator,
+    text,
 )
 
 
@@ -72,10 +73,31 @@ comparisons = Table(
     Column("finished_at", UtcDateTime),
     Column("idempotency_key", String(255), unique=True),
     Column("request_sha256", String(64), nullable=False),
+    Column("priority", Integer, nullable=False, server_default="0"),
+    Column("attempt", Integer, nullable=False, server_default="0"),
+    Column("lease_owner", Text),
+    Column("lease_until", UtcDateTime),
+    Column("heartbeat_at", UtcDateTime),
+    Column("deadline_at", UtcDateTime),
+    # What a list shows, so that it need not read plans and verdicts.
+    Column("model_name", Text, nullable=False, server_default=text("''")),
+    Column("preset", String(80), nullable=False, server_default=text("''")),
+    Column("headline", Text),
+    Column("reason", Text),
     CheckConstraint("(verdict IS NULL) = (verdict_word IS NULL)", name="verdict_has_word"),
     CheckConstraint("(verdict IS NOT NULL) = (status = 'succeeded')", name="only_succeeded_has_verdict"),
     Index(None, "status", "id"),
+    Index(None, "status", "priority", "id"),
     Index(None, "model", "id"),
+    Index(None, "model_name", "id"),
+    Index(None, "request_sha256"),
+    Index(
+        "uq_comparisons_lease_owner_active",
+        "lease_owner",
+        unique=True,
+        sqlite_where=text("status IN ('running', 'judging')"),
+        postgresql_where=text("status IN ('running', 'judging')"),
+    ),
     Index(None, "verdict_word", "id"),
 )
 

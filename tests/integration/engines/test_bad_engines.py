@@ -77,7 +77,7 @@ async def test_an_engine_that_never_becomes_ready(launcher_of: LauncherOf, recor
     assert all(stop.role == "A" and stop.clean for stop in stops)
 
 
-async def test_a_start_that_logs_for_ever_ends_at_the_hard_limit(launcher_of: LauncherOf) -> None:
+async def test_a4_15_a_start_that_logs_for_ever_ends_at_the_hard_limit(launcher_of: LauncherOf) -> None:
     # A4-15 (a): progress alone does not make it ready.
     launcher_of.limits = dataclasses.replace(QUICK, start_s=6)
     launcher = launcher_of(failures=[{"kind": "logs_for_ever"}])
@@ -140,7 +140,7 @@ async def test_a_port_stolen_between_choice_and_bind_costs_one_more_start(
     assert [record.role for record in recorder.kept if isinstance(record, StopRecord)].count("A") == 2
 
 
-async def test_an_old_server_on_the_port_is_never_measured(launcher_of: LauncherOf) -> None:
+async def test_a4_13_an_old_server_on_the_port_is_never_measured(launcher_of: LauncherOf) -> None:
     """A4-13: it answers every question that readiness asks, with another model; ownership of the port gives it away."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -167,7 +167,7 @@ async def test_an_old_server_on_the_port_is_never_measured(launcher_of: Launcher
                 pytest.fail("the old server must not be taken for an engine")
 
 
-async def test_an_engine_that_dies_while_it_answers_questions(launcher_of: LauncherOf) -> None:
+async def test_a4_09_an_engine_that_dies_while_it_answers_questions(launcher_of: LauncherOf) -> None:
     # A4-09; the first generation of the launcher is one of the three answers.
     launcher = launcher_of(failures=[{"kind": "dies_in_gsm8k", "role": "B", "after": 3}])
     answers = []
@@ -244,7 +244,7 @@ async def test_an_engine_that_ignores_sigterm_is_killed_after_the_grace(
     assert all(record.clean for record in recorder.kept if isinstance(record, StopRecord))
 
 
-async def test_a_detached_grandchild_is_ended_too(launcher_of: LauncherOf) -> None:
+async def test_a4_11_a_detached_grandchild_is_ended_too(launcher_of: LauncherOf) -> None:
     # A4-11: it left our session, and its parent has ended.
     launcher = launcher_of(failures=[{"kind": "orphan", "role": "A"}])
 
@@ -256,7 +256,7 @@ async def test_a_detached_grandchild_is_ended_too(launcher_of: LauncherOf) -> No
     assert not orphans[0].is_running()
 
 
-async def test_a_megabyte_of_log_blocks_nothing_and_its_tail_is_short(launcher_of: LauncherOf) -> None:
+async def test_a4_21_a_megabyte_of_log_blocks_nothing_and_its_tail_is_short(launcher_of: LauncherOf) -> None:
     # A4-21: more than a pipe holds.
     launcher = launcher_of(failures=[{"kind": "chatty", "role": "A"}])
 
@@ -326,7 +326,7 @@ async def test_what_cannot_be_ended_is_named_and_blocks_the_next_start(
     stop = next(record for record in recorder.kept if isinstance(record, StopRecord) and record.role == "A")
     assert not stop.clean
     assert any(f"process {stubborn[0]}" in leftover for leftover in stop.leftovers)
-    with pytest.raises(EngineFault, match="processes of an earlier engine still run"):
+    with pytest.raises(EngineFault, match="of an earlier engine still runs"):
         async with launcher.launch_pair(latency_plan(), 2, ("A", "B")):
             pytest.fail("the next pair must not start")
     monkeypatch.undo()

@@ -128,6 +128,41 @@ async def test_children_of_a_program_that_ended_do_not_survive_it(tmp_path: Path
     await tree.stop()
 
 
+async def test_a_log_is_cut_short_while_it_is_written_and_its_end_is_kept(tmp_path: Path) -> None:
+    # A4-21: 64 KB of limit, 3 MB of lines in bursts, so that the supervisor sees it grow several times.
+    code = (
+        "import time\n"
+        "for n in range(30):\n"
+        "    print(*(f'{n} {i:090d}' for i in range(1000)), sep='\\n', flush=True)\n"
+        "    time.sleep(0.1)\n"
+        "time.sleep(2); print('ready', flush=True); time.sleep(600)"
+    )
+    tree = await ProcessTree.spawn(
+        [sys.executable, "-c", code], {}, "eq-log", tmp_path / "log", grace_s=0.5, log_bytes=65_536
+    )
+    await until_ready(tree.log)
+    await tree.stop()
+
+    older = (tmp_path / "log.1").read_bytes()
+    assert len(older) == 65_536
+    assert tree.log_tail().endswith("ready")
+    # Nothing was written beyond a gap: the file is as long as what is in it.
+    assert b"\0" not in tree.log.read_bytes() + older
+
+
+async def test_secrets_are_in_no_log_and_no_tail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EQ_TEST_TOKEN", "of-the-service-itself")
+    code = "import os; print(os.environ['MY_SECRET'], 'of-the-service-itself', 'ready', flush=True)"
+    tree = await ProcessTree.spawn(
+        [sys.executable, "-c", code], {"MY_SECRET": "of-the-engine"}, "eq-secret", tmp_path / "log", grace_s=0.5
+    )
+    await tree.exit
+    assert tree.log_tail() == "[removed] [removed] ready"
+    await tree.stop()
+    assert tree.log.read_text() == "[removed] [removed] ready\n"
+    assert tree.log.stat().st_mode & 0o077 == 0
+
+
 async def test_variables_are_exactly_those_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     tree = await spawn(tmp_path, "import os; print(sorted(set(os.environ) - {'LC_CTYPE'}))")

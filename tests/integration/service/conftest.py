@@ -73,12 +73,12 @@ def settings(tmp_path: Path) -> Settings:
 @pytest.fixture
 def start(settings: Settings) -> Start:
     """Starts a service over fake engines; may be called again after it ended, for a restart."""
-    return lambda hook=nothing: running_over(settings, hook)
+    return lambda hook=nothing, private=False: running_over(settings, hook, private=private)
 
 
 @contextlib.asynccontextmanager
-async def running_over(settings: Settings, hook: Hook = nothing) -> AsyncIterator[Running]:
-    """A service over fake engines, and a client for it."""
+async def running_over(settings: Settings, hook: Hook = nothing, *, private: bool = False) -> AsyncIterator[Running]:
+    """A service over fake engines, and a client for it; a private one is what ``equipoise compare`` runs."""
     launchers: list[FakeLauncher] = []
 
     def launcher(comparison_id: str, plan: Plan, recorder: Recorder) -> Launcher:
@@ -87,7 +87,7 @@ async def running_over(settings: Settings, hook: Hook = nothing) -> AsyncIterato
 
     listening = bind("127.0.0.1", 0)
     async with (
-        running_server(settings, listening, listening.url, launcher),
+        running_server(settings, listening, None if private else listening.url, launcher),
         httpx.AsyncClient(base_url=listening.url, timeout=30, trust_env=False) as client,
     ):
         yield Running(client, launchers)

@@ -98,13 +98,14 @@ class FakeLauncher:
 
     def __init__(self, recorder: Recorder, hook: Hook = nothing) -> None:
         self.recorder, self.hook = recorder, hook
-        self.alive = 0
+        self.alive = self.pairs = 0
 
     @asynccontextmanager
     async def launch_pair(self, plan: Plan, pair: int, order: tuple[Role, Role]) -> AsyncIterator[dict[Role, Engine]]:
         """Both engines, gone after the context."""
         engines: dict[Role, Engine] = {role: FakeEngine(role, plan.arms.of(role), pair, self.hook) for role in order}
         self.alive += 2
+        self.pairs = pair
         try:
             yield engines
         finally:

@@ -45,7 +45,7 @@ async def fill(settings: Settings) -> None:
         reached.set()
         await asyncio.Event().wait()
 
-    async with running_over(settings, wait) as running:
+    async with running_over(settings, wait, private=True) as running:
         await running.submit(model="interrupted")
         await reached.wait()
         cancelled = await running.submit(model="cancelled")

@@ -33,7 +33,10 @@ def test_everything_in_a_stored_database_is_kept(tmp_path: Path, revision: str) 
     connection.close()
 
     store = Store.open(f"sqlite:///{path}")
-    stored = store.comparisons.page(ListFilter(), 100).items
+    lines = store.comparisons.page(ListFilter(), 100).items
+    stored = [one for line in lines if (one := store.comparisons.get(line.id)) is not None]
+    assert all(line.model_name == line.model and line.preset == "persistent-buffer" for line in lines)
+    assert [line.id for line in lines if line.headline] == [one.id for one in stored if one.verdict]
     assert {one.model: one.status.value for one in stored} == {one: one for one in (
         "succeeded", "failed", "interrupted", "cancelled", "queued"
     )}  # fmt: skip

@@ -177,7 +177,7 @@ async def test_questions_are_asked_through_the_chat_template_where_that_is_wante
 STRESSED: dict[str, Any] = {"parts": ["accuracy"], "questions": 16, "shots": 2, "pairs_max": 2, "stress": True}
 
 
-async def test_the_second_pass_is_scored_after_stress(tmp_path: Path) -> None:
+async def test_a4_05_the_second_pass_is_scored_after_aborts_and_other_stress(tmp_path: Path) -> None:
     async with simulated(tmp_path, time_scale=1.0) as running:
         comparison_id = await running.submit(**STRESSED)
         view = await running.ended(comparison_id)

@@ -11,7 +11,7 @@ def profile(pool_tokens: int, context: int, batch: int, seed: int = 3) -> dict[s
     return {one.name: one for one in stress_profile(pool_tokens, context, batch, np.random.default_rng(seed))}
 
 
-def test_prefills_go_beyond_the_rows_that_made_a_sister_backend_grow() -> None:
+def test_a4_03_prefills_go_beyond_the_rows_that_made_a_sister_backend_grow() -> None:
     phase = profile(65_536, 16_384, 16)["long_prefills"]
     assert max(request.prompt_tokens for request in phase.requests) == GROWTH_ROWS + 1
     # While they are prefilled, a whole batch decodes.

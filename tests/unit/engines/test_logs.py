@@ -55,3 +55,28 @@ def test_known_lines_are_named(line: str, name: str) -> None:
 
 def test_an_unknown_line_has_no_name() -> None:
     assert logs.known_reason("Segmentation fault (core dumped)") is None
+
+
+@pytest.mark.parametrize(
+    ("line", "clean"),
+    [
+        ("Authorization: Bearer abcdef123456", "Authorization: Bearer [removed]"),
+        ("using hf_AbCdEfGhIjKlMnOpQrSt for the hub", "using [removed] for the hub"),
+        ("password=correct horse", "password=[removed]"),
+        ("the tokenizer made 7 tokens", "the tokenizer made 7 tokens"),
+    ],
+)
+def test_secrets_are_taken_out_of_texts(line: str, clean: str) -> None:
+    secrets = logs.secrets_of({"DB_PASSWORD": "correct horse", "USE_TOKEN": "1", "PATH": "/usr/bin:/bin"})
+    assert secrets == ("correct horse",)
+    assert logs.without_secrets(line, secrets) == clean
+
+
+def test_secrets_are_taken_out_of_logs_and_other_bytes_are_kept(tmp_path: Path) -> None:
+    log = tmp_path / "engine.log"
+    log.write_bytes("gehört: schlüssel\n".encode() + b"\xff\x00\n")
+    (tmp_path / "engine.log.1").write_bytes(b"older schl\xc3\xbcssel")
+    logs.remove_secrets(log, ("schlüssel",))
+    assert log.read_bytes() == "gehört: [removed]\n".encode() + b"\xff\x00\n"
+    assert (tmp_path / "engine.log.1").read_bytes() == b"older [removed]"
+    logs.remove_secrets(tmp_path / "none.log", ("schlüssel",))

@@ -59,7 +59,9 @@ class TestHub:
         assert not (Path(model.path) / "model.onnx").exists()
 
     @pytest.mark.parametrize("fault", ["rate_limited", "unreachable"])
-    def test_a_complete_snapshot_serves_where_the_hub_does_not(self, hub: Hub, places: ModelPlaces, fault: str) -> None:
+    def test_a4_23_a_complete_snapshot_serves_where_the_hub_does_not(
+        self, hub: Hub, places: ModelPlaces, fault: str
+    ) -> None:
         # A4-23: the hub answers 429 although all files are here.
         first = resolve_model("owner/name", places)
         if fault == "rate_limited":

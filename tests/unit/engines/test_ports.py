@@ -8,7 +8,7 @@ import numpy as np
 from equipoise_service.engines.ports import HIGHEST, LOWEST, PortChooser, describe_owner, is_free, listeners
 
 
-def test_ports_are_distinct_even_where_choosers_draw_alike() -> None:
+def test_a4_17_ports_are_distinct_even_where_choosers_draw_alike() -> None:
     """A4-17: a forced equal seed still gives disjoint ports within one launcher."""
     chooser = PortChooser(np.random.default_rng(1))
     first = chooser.choose()

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from statsmodels.stats.power import TTestPower
 
 from equipoise_evals.calibrate.accuracy import _word
 from equipoise_evals.judge import judge
@@ -26,6 +27,27 @@ def test_one_pair_has_no_interval_and_asks_for_the_first_look() -> None:
     assert isinstance(latency, LatencyInconclusive)
     assert latency.evidence.busy.interval is None
     assert latency.pairs_needed == 3
+
+
+def test_a4_07_a_gain_below_the_noise_is_undecided_and_says_how_many_pairs_would_decide() -> None:
+    """A true gain of 1 %, passes that scatter by 1.5 % and so pairs by 1.5 % times the root of 2, four of each.
+
+    The oracle is statsmodels' power of a paired t test: 37 pairs at 5 % in one look, more at this look's level.
+    """
+    sd, gain = 0.015 * np.sqrt(2), np.log(0.99)
+    apart = sd * np.sqrt(3 / 4)  # two values on either side of their mean have this SD
+    plan = make.plan(accuracy=None)
+    records = make.together(make.launches(plan, 4), make.exact_blocks([gain - apart, gain + apart] * 2))
+    latency = judge(records, plan).latency
+    assert isinstance(latency, LatencyInconclusive)
+    busy = latency.evidence.busy
+    assert busy.effect == pytest.approx(-0.01)
+    assert busy.interval is not None
+    assert busy.interval.low < 0 < busy.interval.high
+    assert latency.pairs_needed is not None
+    for alpha, needed in ((0.05, 37), (1 - busy.interval.level, latency.pairs_needed)):
+        exact = TTestPower().solve_power(effect_size=abs(gain) / sd, alpha=alpha, power=0.8)
+        assert needed == pytest.approx(exact, abs=1)
 
 
 def test_two_noisy_pairs_do_not_promise_that_three_decide() -> None:

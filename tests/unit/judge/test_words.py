@@ -128,18 +128,20 @@ def test_two_pairs_that_differ_much_promise_no_number() -> None:
 
 
 @pytest.mark.parametrize(
-    ("only_a", "only_b", "said"),
+    ("n", "only_a", "only_b", "said"),
     [
         # Tango, two-sided 95 %: 3 * 30 against 3 * 40 of 3,957 gives -1.49 to -0.04 pp; twice as many still hold 0.
-        (40, 30, "No fewer than 3 passes over the questions in each arm would decide the accuracy, as a regression"),
+        (1_319, 40, 30, "No fewer than 3 passes over the questions in each arm would decide the accuracy, as a regr"),
         # The lower limit at 95 % one-sided for 3 * 48 against 3 * 50 of 3,957 is -0.87 pp; for twice, -1.03 pp.
-        (50, 48, "would decide the accuracy, as not worse by the margin"),
+        (1_319, 50, 48, "would decide the accuracy, as not worse by the margin"),
+        # 2 against 0 of 10 leave 0 in Tango's interval (-13.3 to +51.0 pp), 4 against 0 of 20 do not (+0.7 to +41.6).
+        (10, 0, 2, "No fewer than 2 passes over the questions in each arm would decide the accuracy, as an improvem"),
     ],
 )
-def test_passes_say_what_they_would_decide(only_a: int, only_b: int, said: str) -> None:
-    n = 1_319
+def test_passes_say_what_they_would_decide(n: int, only_a: int, only_b: int, said: str) -> None:
     plan = make.plan(accuracy=make.accuracy_plan(n, passes_max=1))
-    right = {"A": [i < 500 for i in range(n)], "B": [only_a <= i < 500 + only_b for i in range(n)]}
+    common = n // 3
+    right = {"A": [i < common for i in range(n)], "B": [only_a <= i < common + only_b for i in range(n)]}
     scored = [make.one_pass(1, role, right[role]) for role in ROLES]
     verdict = judge(make.together([make.questions(n)], make.launches(plan, 1), make.treatment(), scored), plan)
     assert said in verdict.what_to_do

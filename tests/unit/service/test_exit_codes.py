@@ -29,6 +29,7 @@ EXPECTED: dict[type[errors.EquipoiseError], int] = {
     errors.UnknownPreset: 64,
     errors.BatchBeyondEngine: 64,
     errors.BatchBeyondPool: 64,
+    errors.BackendUnsupported: 64,
     errors.UnknownModel: 64,
     errors.GatedModel: 64,
     errors.ModelUnavailable: 3,
@@ -47,6 +48,7 @@ EXPECTED: dict[type[errors.EquipoiseError], int] = {
     errors.NotFinished: 64,
     errors.AlreadyFinished: 64,
     errors.NotResumable: 64,
+    errors.StorageUnavailable: 3,
 }
 
 

@@ -13,7 +13,7 @@ from equipoise_service.report import FORMATS, MEDIA_TYPES, Report, build_report,
 from equipoise_service.report.markup import code, escaped
 from equipoise_service.report.spreadsheet import plain
 from equipoise_service.report.tables import Row, rows
-from equipoise_service.store import NewComparison, Store, Stored
+from equipoise_service.store import Lease, NewComparison, Store, Stored
 from tests.support import records as make
 
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -158,7 +158,7 @@ def stored_with(store: Store, plan: Plan, launches: list[LaunchRecord], verdict:
     for launch in launches:
         store.records.append(new.id, launch)
     if verdict is not None:
-        store.comparisons.start(new.id)
+        store.comparisons.start(new.id, Lease("here"))
         store.comparisons.judge(new.id)
         store.comparisons.succeed(new.id, verdict.model_dump_json(), verdict.overall.word)
     stored = store.comparisons.get(new.id)

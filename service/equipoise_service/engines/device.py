@@ -1,0 +1,107 @@
+"""The memory of the device that engines share: who holds how much of it, and whether an engine gave its own back.
+
+An engine's process can be gone while the driver still holds its memory, and a KV pool is sized by what is free: the
+next engine would get another pool, or none. Nothing is started or ended here.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Mapping, Set
+from typing import NamedTuple, NewType, Protocol
+
+import psutil
+import pynvml
+
+from equipoise_service.engines.backends import Capability
+
+Gpu = NewType("Gpu", object)
+"""NVML's handle of a device."""
+TOLERANCE_BYTES = 256 * 1024 * 1024
+"""The driver's own use moves by so much when contexts come and go; an engine holds gigabytes."""
+POLL_S = 0.1
+
+
+class DeviceUse(NamedTuple):
+    """What a device's memory is used for.
+
+    Attributes:
+        used_bytes: All of it, the driver's own included.
+        by_pid: Bytes by computing process; 0 where the driver does not say how many.
+    """
+
+    used_bytes: int
+    by_pid: Mapping[int, int]
+
+
+class Device(Protocol):
+    """A device whose memory can be asked for."""
+
+    def use(self) -> DeviceUse:
+        """What its memory is used for now."""
+        ...
+
+
+class NvmlDevice:
+    """A GPU, by NVML; raises ``pynvml.NVMLError`` where the driver cannot be asked."""
+
+    def __init__(self, visible: str | None = None) -> None:
+        pynvml.nvmlInit()
+        self._gpu = first_visible(os.environ.get("CUDA_VISIBLE_DEVICES", "") if visible is None else visible)
+
+    def capability(self) -> Capability:
+        """Its compute capability."""
+        return Capability(*pynvml.nvmlDeviceGetCudaComputeCapability(self._gpu))
+
+    def use(self) -> DeviceUse:
+        """What its memory is used for now."""
+        processes = pynvml.nvmlDeviceGetComputeRunningProcesses(self._gpu)
+        return DeviceUse(
+            used_bytes=int(pynvml.nvmlDeviceGetMemoryInfo(self._gpu).used),
+            by_pid={process.pid: int(process.usedGpuMemory or 0) for process in processes},
+        )
+
+
+def first_visible(visible: str) -> Gpu:
+    """The first GPU that ``CUDA_VISIBLE_DEVICES`` names, the first of all if it names none."""
+    first = visible.partition(",")[0].strip()
+    if first.startswith("GPU-"):
+        return Gpu(pynvml.nvmlDeviceGetHandleByUUID(first.encode()))
+    return Gpu(pynvml.nvmlDeviceGetHandleByIndex(int(first) if first.isdigit() else 0))
+
+
+def not_ours(pids: Set[int]) -> list[int]:
+    """Those of these processes that are neither this one nor a descendant of it."""
+    ours = {child.pid for child in psutil.Process().children(recursive=True)} | {os.getpid()}
+    return sorted(pids - ours)
+
+
+def held(before: DeviceUse, now: DeviceUse, engines: Set[int]) -> list[str]:
+    """What processes of ended engines hold, and what nobody visible holds; empty if all memory is back.
+
+    Args:
+        before: The use before these engines were started.
+        now: The use after they ended.
+        engines: Every process that they had on the device.
+    """
+    lines = [
+        f"process {pid} holds {now.by_pid[pid]} bytes of device memory" for pid in sorted(engines & set(now.by_pid))
+    ]
+    others_before, others_now = (
+        sum(size for pid, size in use.by_pid.items() if pid not in engines) for use in (before, now)
+    )
+    of_engines = sum(now.by_pid.get(pid, 0) for pid in engines)
+    lost = (now.used_bytes - others_now - of_engines) - (before.used_bytes - others_before)
+    if lost > TOLERANCE_BYTES:
+        lines.append(f"{lost} bytes of device memory are held by no process that can be seen")
+    return lines
+
+
+async def until_given_back(device: Device, before: DeviceUse, engines: Set[int], limit_s: float) -> list[str]:
+    """Wait until ended engines have given their memory back; what ``held`` says after ``limit_s`` at the latest."""
+    deadline = time.monotonic() + limit_s
+    while left := held(before, await asyncio.to_thread(device.use), engines):
+        if time.monotonic() >= deadline:
+            return left
+        await asyncio.sleep(POLL_S)
+    return []

@@ -1,0 +1,109 @@
+"""Storage that is locked or full: 503 problems, engines that are not held up, no lost record, and no help needed."""
+
+import asyncio
+import contextlib
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from sqlalchemy import Connection
+
+from equipoise_service.settings import Settings
+from equipoise_service.store.database import Database
+from tests.integration.service.conftest import LATENCY_ONLY, Start
+from tests.integration.service.test_life import Gate
+
+Trouble = Callable[[Settings], contextlib.AbstractContextManager[None]]
+
+
+@contextlib.contextmanager
+def locked(settings: Settings) -> Iterator[None]:
+    """Another process holds the write lock."""
+    other = sqlite3.connect(settings.data / "equipoise.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    yield
+    other.execute("ROLLBACK")
+    other.close()
+
+
+@contextlib.contextmanager
+def full(settings: Settings) -> Iterator[None]:
+    """Every write needs a page more than SQLite may take, which ends as on a full disk."""
+    del settings
+    real = Database.write
+
+    @contextlib.contextmanager
+    def write(database: Database) -> Iterator[Connection]:
+        with real(database) as connection:
+            try:
+                connection.exec_driver_sql("PRAGMA max_page_count = 1")  # rounded up to what there is
+                connection.exec_driver_sql("CREATE TABLE filler AS SELECT zeroblob(10000000)")
+            finally:
+                connection.exec_driver_sql("PRAGMA max_page_count = 1000000")
+            yield connection
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Database, "write", write)
+        yield
+
+
+@pytest.mark.parametrize("trouble", [locked, full])
+async def test_storage_in_trouble_is_503_and_recovers_by_itself(
+    start: Start, settings: Settings, trouble: Trouble
+) -> None:
+    gate = Gate()
+    async with start(gate) as running:
+        comparison_id = await running.submit()
+        await gate.reached.wait()
+        queued = await running.submit()
+        with trouble(settings):
+            for method, path in (("POST", "/compare"), ("POST", f"/comparisons/{queued}/cancel")):
+                answer = await running.client.request(method, path, json=LATENCY_ONLY)
+                assert (answer.status_code, answer.json()["type"]) == (503, "/problems/storage-unavailable"), path
+                assert answer.headers["content-type"] == "application/problem+json"
+            # What only reads is answered.
+            assert (await running.client.get("/comparisons")).status_code == 200
+            assert (await running.view(comparison_id))["status"] == "running"
+            gate.open.set()
+            began_s = time.monotonic()
+            async with asyncio.timeout(60):
+                while running.launchers[0].alive or running.launchers[0].pairs < 3:
+                    await asyncio.sleep(0.02)
+            # Three pairs of twenty records each: had each waited for the lock, it would have been two minutes.
+            assert time.monotonic() - began_s < 30
+        assert (await running.ended(comparison_id))["status"] == "succeeded"
+        assert (await running.ended(queued))["status"] == "succeeded"
+        records = (await running.client.get(f"/comparisons/{comparison_id}/records")).json()["records"]
+        again = (await running.client.get(f"/comparisons/{queued}/records")).json()["records"]
+        assert [record["kind"] for record in records] == [record["kind"] for record in again]
+        assert (await running.client.post("/compare", json=LATENCY_ONLY)).status_code == 202
+
+
+async def test_a_cancellation_in_trouble_is_stored_once_it_can_be(start: Start, settings: Settings) -> None:
+    gate = Gate()
+    async with start(gate) as running:
+        comparison_id = await running.submit()
+        await gate.reached.wait()
+        with locked(settings):
+            answer = await running.client.post(f"/comparisons/{comparison_id}/cancel")
+            assert answer.status_code == 202
+            async with asyncio.timeout(30):
+                while running.launchers[0].alive:
+                    await asyncio.sleep(0.02)
+            assert (await running.view(comparison_id))["status"] == "running"
+        assert (await running.ended(comparison_id))["status"] == "cancelled"
+
+
+async def test_an_end_of_the_service_in_trouble_leaves_what_the_next_start_recovers(
+    start: Start, settings: Settings
+) -> None:
+    gate = Gate()
+    with contextlib.ExitStack() as trouble:
+        async with start(gate) as running:
+            comparison_id = await running.submit()
+            await gate.reached.wait()
+            trouble.enter_context(locked(settings))
+    async with start() as running:
+        view = await running.ended(comparison_id)
+        assert (view["status"], view["attempt"]) == ("succeeded", 2)
