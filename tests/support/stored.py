@@ -5,6 +5,9 @@ from equipoise_evals.model import Plan, Records
 from equipoise_service.ids import new_id
 from equipoise_service.requests import CompareRequest
 from equipoise_service.store import NewComparison, Store, Stored
+from equipoise_service.store.transitions import Lease
+
+LEASE = Lease(owner="tests", lease_s=60, job_s=600)
 
 
 def add(store: Store, plan: Plan, records: Records | None = None) -> str:
@@ -23,7 +26,7 @@ def finish(store: Store, plan: Plan, records: Records) -> Stored:
     """A comparison that has come to its verdict."""
     comparison_id = add(store, plan, records)
     verdict = judge(records, plan)
-    store.comparisons.start(comparison_id)
+    store.comparisons.start(comparison_id, LEASE)
     store.comparisons.judge(comparison_id)
     store.comparisons.succeed(comparison_id, canonical_json(verdict), verdict.overall.word)
     stored = store.comparisons.get(comparison_id)

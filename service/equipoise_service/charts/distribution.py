@@ -43,13 +43,12 @@ def distribution_chart(
     said = f"Baseline mean {means_us[0]:.1f} us, candidate mean {means_us[1]:.1f} us.{levels}"
     canvas = Canvas(name, title, said, width=WIDTH, height=HEIGHT)
     arms = (
-        ("baseline", "arm-a", steps.baseline, means_us[0], TOP),
-        ("candidate", "arm-b", steps.candidate, means_us[1], BOTTOM),
+        ("baseline (above)", "arm-a", steps.baseline, means_us[0], TOP),
+        ("candidate (below)", "arm-b", steps.candidate, means_us[1], BOTTOM),
     )
-    for label, css, counts, mean_us, far in arms:
+    for _, css, counts, mean_us, far in arms:
         canvas.path(_outline(counts, far), f"{css} area", close=True)
         canvas.line((scale(mean_us), MIDDLE), (scale(mean_us), far), f"{css} mean")
-        canvas.text((RIGHT, far + (4 if far < MIDDLE else 0)), f"{label}, mean {mean_us:,.1f} µs", anchor="end")
     for us in levels_us:
         canvas.line((scale(us), TOP - 8), (scale(us), BOTTOM), "level")
         canvas.text((scale(us), TOP - 14), f"level {us:,.0f} µs", "label soft", anchor="middle")
@@ -58,6 +57,10 @@ def distribution_chart(
     for tick in ticks:
         canvas.line((scale(tick), BOTTOM), (scale(tick), BOTTOM + 4), "axis")
         canvas.text((scale(tick), BOTTOM + 18), tick_text(tick, ticks), anchor="middle")
+    for place, (label, css, _, mean_us, _) in enumerate(arms):
+        x = LEFT + 240 * place
+        canvas.rect((x, BOTTOM + 29), 10, 10, css)
+        canvas.text((x + 16, BOTTOM + 38), f"{label}, mean {mean_us:,.1f} µs")
     canvas.text((RIGHT, BOTTOM + 38), "µs per decode step", "label soft", anchor="end")
     return canvas.svg()
 
