@@ -1,34 +1,21 @@
 """Submitting, listing, reading, cancelling and resuming comparisons."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Response
-from pydantic import Field
 
-from equipoise_evals.model import Frozen
 from equipoise_service.api.dependencies import TheComparison, TheService, comparison_of
+from equipoise_service.api.listing import ListQuery, list_of
 from equipoise_service.api.problems import document
 from equipoise_service.api.views import ComparisonList, ComparisonView, ProgressView
-from equipoise_service.errors import EmptyIdempotencyKey, IdempotencyConflict, InvalidCursor, NotResumable
-from equipoise_service.ids import is_id, new_id
+from equipoise_service.errors import EmptyIdempotencyKey, IdempotencyConflict, NotResumable
+from equipoise_service.ids import new_id
 from equipoise_service.requests import CompareRequest
 from equipoise_service.service import Service
-from equipoise_service.store import FINAL, InvalidTransition, ListFilter, NewComparison, Status, Stored
+from equipoise_service.store import FINAL, InvalidTransition, NewComparison, Stored
 
 router = APIRouter(tags=["comparisons"], responses=document(422))
 LONGEST_KEY = 255
-
-VerdictWord = Literal["ship", "neutral", "block", "inconclusive", "treatment_inactive", "invalid"]
-
-
-class ListQuery(Frozen):
-    """The query of the list. A cursor comes from ``next_cursor`` of the page before."""
-
-    limit: int = Field(default=50, ge=1, le=200)
-    cursor: str | None = None
-    model: str | None = Field(default=None, max_length=1_000)
-    verdict: VerdictWord | None = None
-    status: Status | None = None
 
 
 @router.post("/compare", status_code=202, responses=document(409, 503))
@@ -56,13 +43,9 @@ def submit(
 
 @router.get("/comparisons", response_model=ComparisonList)
 def list_comparisons(query: Annotated[ListQuery, Query()], service: TheService) -> Response:
-    """Comparisons, newest first, in pages."""
-    if query.cursor is not None and not is_id(query.cursor):
-        raise InvalidCursor(query.cursor)
-    chosen = ListFilter(query.model, query.verdict, query.status)
-    listed = ComparisonList.of(service.store.comparisons.page(chosen, query.limit, query.cursor))
+    """Comparisons in pages, newest first unless asked otherwise."""
     # Written by the model itself: FastAPI would check and copy every value of it once more.
-    return Response(listed.model_dump_json(), media_type="application/json")
+    return Response(list_of(query, service).model_dump_json(), media_type="application/json")
 
 
 @router.get("/comparisons/{comparison_id}", responses=document(404))

@@ -4,35 +4,31 @@
 """
 
 import json
-from typing import Annotated
+from typing import Annotated, Literal, get_args
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request, Response
+from markupsafe import Markup
 
-from equipoise_service.api.comparisons import ListQuery
 from equipoise_service.api.dependencies import TheComparison, TheService
 from equipoise_service.api.html import page, templates
+from equipoise_service.api.listing import ListQuery, VerdictWord, list_of
 from equipoise_service.api.problems import document
-from equipoise_service.api.views import ComparisonList, ComparisonView
-from equipoise_service.errors import InvalidCursor
-from equipoise_service.ids import is_id
+from equipoise_service.api.views import ComparisonSummary, ComparisonView
+from equipoise_service.charts import sparkline
 from equipoise_service.report import Details, build_report, read_details
-from equipoise_service.store import FINAL, ListFilter, Status
+from equipoise_service.store import FINAL, Sort, Status
 
 router = APIRouter(tags=["pages"], include_in_schema=False)
-templates.env.globals.update(
-    statuses=list(Status),
-    verdicts=["ship", "neutral", "block", "inconclusive", "treatment_inactive", "invalid"],
-)
 
 
 @router.get("/", responses=document(422))
 def past_comparisons(request: Request, query: Annotated[ListQuery, Query()], service: TheService) -> Response:
-    """Past comparisons, newest first, with the filters and cursors of ``GET /comparisons``."""
-    if query.cursor is not None and not is_id(query.cursor):
-        raise InvalidCursor(query.cursor)
-    chosen = ListFilter(query.model, query.verdict, query.status)
-    listed = ComparisonList.of(service.store.comparisons.page(chosen, query.limit, query.cursor))
-    return page(request, "list.html", page=listed, query=query)
+    """Past comparisons with the filters, orders and cursors of ``GET /comparisons``."""
+    listed = list_of(query, service)
+    given = query.model_dump(mode="json", exclude_defaults=True) | {"cursor": listed.next_cursor}
+    facets = service.store.comparisons.facets()
+    return page(request, "list.html", page=listed, query=query, facets=facets, next_query=urlencode(given))
 
 
 @router.get("/comparisons/{comparison_id}/page", responses=document(404))
@@ -53,3 +49,18 @@ def one_comparison(request: Request, stored: TheComparison, service: TheService)
         live=live,
         progress=json.loads(progress.payload) if progress else None,
     )
+
+
+def spark(item: ComparisonSummary, half: Literal["latency", "accuracy"]) -> Markup:
+    """The interval of one half for a cell; nothing where that half was not measured."""
+    if half not in item.intervals:
+        return Markup("")
+    scale, unit = (100.0, "%") if half == "latency" else (1.0, "pp")
+    effect, low, high, margin = item.intervals[half]
+    interval = None if low is None or high is None else (scale * low, scale * high)
+    return sparkline(f"{half}-{item.id}", scale * effect, interval, scale * margin, unit)
+
+
+templates.env.globals.update(
+    spark=spark, sorts=get_args(Sort), statuses=[status.value for status in Status], verdicts=get_args(VerdictWord)
+)

@@ -10,19 +10,22 @@ REACH = 4.0
 """Margins to each side of 0 that are shown; an interval beyond them is drawn to the edge, with an arrow's head."""
 
 
-def sparkline(name: str, effect: float, interval: tuple[float, float] | None, margin: float) -> Markup:
+def sparkline(name: str, effect: float, interval: tuple[float, float] | None, margin: float, unit: str) -> Markup:
     """One interval on a scale of ``REACH`` margins to each side; the same scale in every row of a list.
 
     Args:
         name: Unique on the page.
-        effect: The estimate, in percent.
+        effect: The estimate.
         interval: Its interval, None where there is none.
-        margin: Half width of the margin, in percent.
+        margin: Half width of the margin.
+        unit: Of all three.
     """
     reach = REACH * margin
     scale = Scale(-reach, reach, 4, WIDTH - 4)
-    between = "no interval" if interval is None else f"{interval[0]:+.2f} to {interval[1]:+.2f} %"
-    canvas = Canvas(name, f"{effect:+.2f} % ({between})", f"Margin ±{margin:g} %.", width=WIDTH, height=HEIGHT)
+    between = "no interval" if interval is None else f"{interval[0]:+.2f} to {interval[1]:+.2f} {unit}"
+    canvas = Canvas(
+        name, f"{effect:+.2f} {unit} ({between})", f"Margin ±{margin:g} {unit}.", width=WIDTH, height=HEIGHT
+    )
     middle = HEIGHT / 2
     canvas.rect((scale(-margin), 2), scale(margin) - scale(-margin), HEIGHT - 4, "band")
     canvas.line((scale(0), 2), (scale(0), HEIGHT - 2), "zero")

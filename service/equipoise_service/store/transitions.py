@@ -65,7 +65,7 @@ def transition(
     comparison_id: str,
     wanted: Status,
     why: str | None = None,
-    **values: datetime | str | int | None,
+    **values: datetime | str | float | None,
 ) -> None:
     """One transition and its event; ``why`` is told in the event, as an error's reason is.
 

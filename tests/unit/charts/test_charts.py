@@ -165,7 +165,7 @@ def test_clocks_and_temperatures_are_drawn_where_they_were_recorded() -> None:
 
 
 def spark(interval: tuple[float, float] | None = (-3.0, 3.0)) -> str:
-    return sparkline("s1", -1.64, interval, 0.5)
+    return sparkline("s1", -1.64, interval, 0.5, "%")
 
 
 def test_an_interval_beyond_the_sparkline_ends_in_arrows() -> None:
