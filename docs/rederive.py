@@ -1,4 +1,4 @@
-"""Derive the latency interval of a downloaded record again, with nothing of Equipoise imported.
+"""Derive the latency intervals of a downloaded record again, with nothing of Equipoise imported.
 
 python docs/rederive.py records.json[.xz]        needs scipy; get the file from /comparisons/{id}/records
 """
@@ -13,24 +13,25 @@ from statistics import fmean
 from scipy.stats import t
 
 
-def step_times(block: dict, warmup: int) -> dict[int, float]:
-    """Busy time of each full-batch step after the warm-up, by its context in tokens."""
+def step_times(block: dict, clock: str, warmup: int) -> dict[int, float]:
+    """Time of each full-batch step after the warm-up by one clock, by its context in tokens."""
     steps = block["steps"]
     full = [i for i, real in enumerate(steps["real_batch"]) if real == block["batch"]]
     first = steps["context_tokens"][full[0]] + warmup * block["batch"]
-    return {c: steps["busy_us"][i] for i in full if (c := steps["context_tokens"][i]) >= first}
+    times = {c: steps[f"{clock}_us"][i] for i in full if (c := steps["context_tokens"][i]) >= first}
+    return {context: us for context, us in times.items() if us is not None}
 
 
-def quad_contrast(quad: list[dict], warmup: int) -> float:
+def quad_contrast(quad: list[dict], clock: str, warmup: int) -> float:
     """Mean log of the B blocks less mean log of the A blocks, over the contexts that all four share."""
-    times = [(block["role"], step_times(block, warmup)) for block in quad]
+    times = [(block["role"], step_times(block, clock, warmup)) for block in quad]
     common = set.intersection(*(set(steps) for _, steps in times))
     logs = [(role, math.log(fmean(steps[c] for c in common))) for role, steps in times]
     return fmean(log for role, log in logs if role == "B") - fmean(log for role, log in logs if role == "A")
 
 
-def rederive(document: dict) -> tuple[float, float, float]:
-    """Effect, lower and upper limit of busy time at the primary batch, at the level that the verdict states."""
+def rederive(document: dict, clock: str = "busy") -> tuple[float, float, float]:
+    """Effect, lower and upper limit by one clock at the primary batch, at the level that the verdict states."""
     latency = document["plan"]["latency"]
     quads: dict[int, dict[int, list[dict]]] = {}
     for r in document["records"]:
@@ -41,17 +42,20 @@ def rederive(document: dict) -> tuple[float, float, float]:
             if r.get("attempt", 1) > 1 and len(quad) == 4:  # beside foreign load a quad is run again as a whole
                 quad.clear()
             quad.append(r)
-    logs = [fmean(quad_contrast(q, latency["warmup_steps"]) for q in pair.values()) for pair in quads.values()]
-    level = document["verdict"]["latency"]["evidence"]["busy"]["interval"]["level"]
+    logs = [fmean(quad_contrast(q, clock, latency["warmup_steps"]) for q in pair.values()) for pair in quads.values()]
+    level = document["verdict"]["latency"]["evidence"][clock]["interval"]["level"]
     mean, n = fmean(logs), len(logs)
     half = t.ppf((1 + level) / 2, n - 1) * math.sqrt(sum((x - mean) ** 2 for x in logs) / (n - 1) / n)
     return math.expm1(mean), math.expm1(mean - half), math.expm1(mean + half)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
+    if len(sys.argv) != 2 or not Path(sys.argv[1]).is_file():
         sys.exit(__doc__)
     path = Path(sys.argv[1])
     document = json.loads(lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes())
-    effect, low, high = (f"{100 * value:+.4f} %" for value in rederive(document))
-    print(f"busy time at batch {document['plan']['latency']['primary_batch']}: {effect} ({low} to {high})")
+    for clock in ("busy", "period"):
+        effect, low, high = (f"{100 * value:+.4f} %" for value in rederive(document, clock))
+        level = document["verdict"]["latency"]["evidence"][clock]["interval"]["level"]
+        batch = document["plan"]["latency"]["primary_batch"]
+        print(f"{clock} time at batch {batch}: {effect} ({low} to {high}, {100 * level:.4g} %)")

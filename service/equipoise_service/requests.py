@@ -104,7 +104,9 @@ class CompareRequest(Frozen):
         if len(set(self.batch_sizes)) != len(self.batch_sizes):
             raise ValueError(f"batch_sizes {list(self.batch_sizes)} must be distinct")
         if "latency" in self.parts and self.primary_batch not in self.batch_sizes:
-            raise ValueError(f"primary_batch {self.primary_batch} is not among batch_sizes {list(self.batch_sizes)}")
+            raise ValueError(
+                f"primary_batch {self.primary_batch} is none of batch_sizes {list(self.batch_sizes)}; name one of them"
+            )
         return self
 
     @model_validator(mode="after")

@@ -87,7 +87,7 @@ def _few_questions(accuracy: AccuracyPlan, graded: int) -> tuple[str, ...]:
     low, _ = tango_interval(0, 0, graded, confidence=0.9)
     return (
         f"{graded} questions cannot reach the margin of {accuracy.margin_pp:g} pp: even with every answer agreeing, "
-        f"the lower limit is {100 * low:.1f} pp. The word then rests on identical outputs.",
+        f"the one-sided 95 % limit of a single look is {100 * low:.1f} pp. The word then rests on identical outputs.",
     )
 
 

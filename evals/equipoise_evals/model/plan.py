@@ -114,7 +114,9 @@ class LatencyPlan(Frozen):
     @model_validator(mode="after")
     def _primary_is_timed(self) -> Self:
         if self.primary_batch not in self.batch_sizes:
-            raise ValueError(f"primary_batch {self.primary_batch} is not among batch_sizes {list(self.batch_sizes)}")
+            raise ValueError(
+                f"primary_batch {self.primary_batch} is none of batch_sizes {list(self.batch_sizes)}; name one of them"
+            )
         if len(set(self.batch_sizes)) != len(self.batch_sizes) or min(self.batch_sizes) < 1:
             raise ValueError(f"batch_sizes {list(self.batch_sizes)} must be distinct and at least 1")
         if self.warmup_steps >= self.steps_per_block - 4:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from equipoise_service.cli.exit_codes import CommandError, ExitCode
-from equipoise_service.cli.options import Url, read, share
+from equipoise_service.cli.options import Url, points, read, share
 
 
 def compare(  # noqa: PLR0913, PLR0917 - one parameter an option, one option a field of the request
@@ -59,9 +59,7 @@ def compare(  # noqa: PLR0913, PLR0917 - one parameter an option, one option a f
     if margin_latency is not None:
         given["margin_latency"] = share(margin_latency, "--margin-latency", "0.5%", least=1e-6, most=0.9)
     if margin_accuracy_pp is not None:
-        points = f"{margin_accuracy_pp.strip().lower().removesuffix('pp')}pp"
-        in_points = 100 * share(points, "--margin-accuracy-pp", "1pp", least=1e-6, most=0.9)
-        given["margin_accuracy_pp"] = round(in_points, 9)
+        given["margin_accuracy_pp"] = points(margin_accuracy_pp, "--margin-accuracy-pp")
     body = body_of(given, request)
     from equipoise_service.cli.comparing import compare_and_show
 

@@ -1,8 +1,12 @@
 """Where ``equipoise`` begins and ends: commands by name, and every end as a documented exit code."""
 
+import asyncio
+import os
 import sys
 import traceback
 from collections.abc import Sequence
+from importlib.metadata import version as package_version
+from typing import Annotated
 
 import typer
 
@@ -19,6 +23,23 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"equipoise {package_version('equipoise-service')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Options that belong to no command."""
+
+
 app.command()(serve.serve)
 app.command()(compare.compare)
 app.command()(resume.resume)
@@ -36,12 +57,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code = app(args=arguments, prog_name="equipoise", standalone_mode=False)
     except typer.TyperException as wrong_use:
-        print(f"equipoise: {wrong_use.format_message()}\nTry 'equipoise --help'.", file=sys.stderr)  # noqa: T201
+        said = wrong_use.format_message()
+        if said:  # Without a command the help itself was shown.
+            print(f"equipoise: {said}\nTry 'equipoise --help'.", file=sys.stderr)  # noqa: T201
         return ExitCode.USAGE
     except (CommandError, EquipoiseError) as refused:
         print(f"equipoise: {refused}", file=sys.stderr)  # noqa: T201
         return refused.code if isinstance(refused, CommandError) else code_of(refused)
-    except (Exception, SystemExit):  # noqa: BLE001 - Python's own status for a crash is 1, which here means "block"
-        traceback.print_exc()
+    except asyncio.CancelledError:  # SIGTERM, as a pipeline sends it at its time limit: never 1, which means "block"
+        print("equipoise: ended by a signal before there was a verdict", file=sys.stderr)  # noqa: T201
+        return ExitCode.ERROR
+    except (Exception, SystemExit) as crash:  # noqa: BLE001 - Python's own status for a crash is 1, here "block"
+        if isinstance(crash, BrokenPipeError) or isinstance(crash.__context__, BrokenPipeError):
+            # Whoever read our output has gone, as `head` does; nor must Python complain when it flushes at its end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        else:
+            traceback.print_exc()
         return ExitCode.ERROR
     return code if isinstance(code, int) else ExitCode.PASS

@@ -39,15 +39,15 @@ def write(text: str, output: Path | None) -> None:
 
 
 def share(text: str, option: str, example: str, *, least: float, most: float) -> float:
-    """A share out of ``1.64%``, ``1pp`` or ``0.0164``.
+    """A share out of ``1.64%`` or ``0.0164``.
 
     Raises:
         CommandError: No number, or one outside ``least`` to ``most``; it gives an example.
     """
-    stripped = text.strip().lower().replace(" ", "")
-    divisor = 100.0 if stripped.endswith(("%", "pp")) else 1.0
+    stripped = text.strip().replace(" ", "")
+    divisor = 100.0 if stripped.endswith("%") else 1.0
     try:
-        value = float(stripped.removesuffix("%").removesuffix("pp")) / divisor
+        value = float(stripped.removesuffix("%")) / divisor
     except ValueError as wrong:
         raise CommandError(f"{option} needs a share such as {example}, not {text!r}", ExitCode.USAGE) from wrong
     if not least <= value <= most:
@@ -55,4 +55,20 @@ def share(text: str, option: str, example: str, *, least: float, most: float) ->
             f"{option} needs a share between {least:.4%} and {most:.0%}, such as {example}; {text!r} is {value:.0%}",
             ExitCode.USAGE,
         )
+    return value
+
+
+def points(text: str, option: str) -> float:
+    """Percentage points out of ``1pp`` or ``1``.
+
+    Raises:
+        CommandError: No number, or one that is no margin of a score.
+    """
+    stripped = text.strip().lower().replace(" ", "")
+    try:
+        value = float(stripped.removesuffix("pp"))
+    except ValueError as wrong:
+        raise CommandError(f"{option} needs percentage points such as 1pp, not {text!r}", ExitCode.USAGE) from wrong
+    if not 1e-4 <= value <= 90:
+        raise CommandError(f"{option} needs 0.0001 to 90 points, such as 1pp; not {text!r}", ExitCode.USAGE)
     return value

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from equipoise_service.cli.options import share
+from equipoise_service.cli.options import points, share
 
 if TYPE_CHECKING:
     from equipoise_evals.planning import Aim
@@ -16,7 +16,9 @@ def plan(  # noqa: PLR0913, PLR0917 - one parameter an option
     effect: Annotated[
         str, typer.Option(help="Expected change of the step time: -1.64% is faster, 1.64% slower, 0 none.")
     ] = "-1.64%",
-    margin: Annotated[str, typer.Option(help="Loss of accuracy that counts, as 1pp.")] = "1pp",
+    margin: Annotated[
+        str, typer.Option("--margin", "--margin-accuracy-pp", help="Loss of accuracy that counts, in points: 1 or 1pp.")
+    ] = "1pp",
     margin_latency: Annotated[
         str, typer.Option(help="Change of the step time that counts, as 0.5%; matters where the effect is 0.")
     ] = "0.5%",
@@ -42,7 +44,7 @@ def plan(  # noqa: PLR0913, PLR0917 - one parameter an option
         margin_latency=share(margin_latency, "--margin-latency", "0.5%", least=1e-6, most=0.9),
         questions=questions,
         discordance=share(discordance, "--discordance", "2%", least=0.0, most=1.0),
-        margin_pp=100 * share(margin, "--margin", "1pp", least=1e-6, most=0.9),
+        margin_pp=points(margin, "--margin"),
         pairs_max=pairs_max,
         passes_max=pairs_max,
     )
@@ -63,6 +65,10 @@ def plan(  # noqa: PLR0913, PLR0917 - one parameter an option
             f"{look.device_seconds:.0f}",
         )
     Console().print(table)
+    typer.echo(
+        f"Seconds for {start_s:g} s an engine start, {blocks_s:g} s of blocks and {pass_s:g} s a pass of one arm (an "
+        "H200's by default; --start-s, --blocks-s and --pass-s set yours)."
+    )
     typer.echo(_why_these([look.pairs for look in looks]))
     enough = next((look for look in looks if min(look.latency, look.accuracy) >= ENOUGH), None)
     typer.echo(

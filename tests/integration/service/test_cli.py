@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from importlib.metadata import version as package_version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -212,7 +213,10 @@ def test_an_engine_that_does_not_start_is_an_error_with_its_log(
         (["compare", "--model", "m", "--preset", "none"], "known: persistent-buffer"),
         (["compare", "m", "--candidate", "[]"], "JSON object"),
         (["compare", "m", "--margin-latency", "small"], "a share such as 0.5%, not 'small'"),
-        (["compare", "m", "--margin-accuracy-pp", "200"], "between"),
+        (["compare", "m", "--margin-latency", "1pp"], "a share such as 0.5%, not '1pp'"),
+        (["compare", "m", "--margin-accuracy-pp", "200"], "0.0001 to 90 points, such as 1pp; not '200'"),
+        (["plan", "--margin", "2%"], "percentage points such as 1pp, not '2%'"),
+        (["compare", "m", "--batch-sizes", "1,4"], "primary_batch 16 is none of batch_sizes [1, 4]; name one of them"),
         (["plan", "--effect", "-1"], "such as -1.64%; '-1' is -100%"),
         (["plan", "--effect", "nan%"], "such as -1.64%"),
         (["plan", "--margin-latency", "200%"], "such as 0.5%"),
@@ -532,6 +536,27 @@ def events(url: str, path: str, after: int, most: int | None) -> list[int]:
     return numbers
 
 
+def test_version_and_bare_command(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capfd.readouterr().out == f"equipoise {package_version('equipoise-service')}\n"
+    assert main([]) == 64
+    shown = capfd.readouterr()
+    assert "Usage: equipoise" in shown.out
+    assert shown.err == ""
+
+
+def test_a_reader_that_goes_away_leaves_no_traceback() -> None:
+    ours = subprocess.Popen(
+        [sys.executable, "-m", "equipoise_service", "plan", "--pairs-max", "100"],
+        env=clean_environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert ours.stdout is not None
+    assert ours.stderr is not None
+    ours.stdout.close()
+    assert ours.stderr.read() == b""
+    assert ours.wait(PATIENCE_S) == 3
+
+
 HEEDS_INTERRUPTS = (
     "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
     "runpy.run_module('equipoise_service', run_name='__main__', alter_sys=True)"
@@ -539,14 +564,20 @@ HEEDS_INTERRUPTS = (
 """A shell starts its background jobs with SIGINT ignored, and a test that runs in one would hand that on."""
 
 
-def test_an_interrupted_command_cancels_its_comparison(tmp_path: Path, slow: dict[str, str]) -> None:
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 3)])
+def test_an_interrupted_command_cancels_its_comparison(
+    tmp_path: Path, slow: dict[str, str], sent: signal.Signals, code: int
+) -> None:
     environment = clean_environment() | slow
     command = [sys.executable, "-c", HEEDS_INTERRUPTS, "compare", "m", "--parts", "latency", "--steps-per-block", "64"]
     process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
     until(lambda: len(engines_below(tmp_path)) >= 2)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(sent)
     _, said = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 130
+    # A time limit of a pipeline sends SIGTERM; 1 would mean that the release is blocked.
+    assert process.returncode == code
+    assert ("ended by a signal before there was a verdict" in said) == (sent == signal.SIGTERM)
+    assert (sent == signal.SIGINT) or "Traceback" not in said
     with Serving(tmp_path, {}) as serving:
         view = serving.get(f"/comparisons/{id_in(said)}")
         assert view["status"] == "cancelled"
