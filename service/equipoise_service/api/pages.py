@@ -8,12 +8,14 @@ from typing import Annotated, Literal, get_args
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import RedirectResponse
 from markupsafe import Markup
 
 from equipoise_service.api.dependencies import TheComparison, TheService
 from equipoise_service.api.html import page, templates
 from equipoise_service.api.listing import ListQuery, VerdictWord, list_of
 from equipoise_service.api.problems import document
+from equipoise_service.api.running import running_of
 from equipoise_service.api.views import ComparisonSummary, ComparisonView
 from equipoise_service.charts import sparkline
 from equipoise_service.report import Details, build_report, read_details
@@ -37,6 +39,7 @@ def one_comparison(request: Request, stored: TheComparison, service: TheService)
     view = ComparisonView.of(stored, None)
     live = stored.status not in FINAL
     progress = service.store.events.latest(stored.id, "progress") if live else None
+    looks = service.store.events.of_kind(stored.id, "look") if live else []
     # Beside engines that are being timed, blocks are not read.
     details = Details() if live else read_details(stored.id, view.plan, service.store.records)
     return page(
@@ -48,7 +51,16 @@ def one_comparison(request: Request, stored: TheComparison, service: TheService)
         plan=view.plan,
         live=live,
         progress=json.loads(progress.payload) if progress else None,
+        running=running_of([json.loads(look.payload) for look in looks], view.plan) if looks else None,
     )
+
+
+# A coroutine, as the route for programs is: see there.
+@router.post("/comparisons/{comparison_id}/page/cancel", responses=document(404, 409))
+async def cancel_from_page(comparison_id: str, service: TheService) -> Response:
+    """Cancel a comparison and show its page again."""
+    service.worker.cancel(comparison_id)
+    return RedirectResponse(f"/comparisons/{comparison_id}/page", 303)
 
 
 def spark(item: ComparisonSummary, half: Literal["latency", "accuracy"]) -> Markup:
