@@ -546,15 +546,13 @@ def test_version_and_bare_command(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_reader_that_goes_away_leaves_no_traceback() -> None:
-    ours = subprocess.Popen(
-        [sys.executable, "-m", "equipoise_service", "plan", "--pairs-max", "100"],
-        env=clean_environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
-    assert ours.stdout is not None
-    assert ours.stderr is not None
-    ours.stdout.close()
-    assert ours.stderr.read() == b""
-    assert ours.wait(PATIENCE_S) == 3
+    command = [sys.executable, "-m", "equipoise_service", "plan", "--pairs-max", "100"]
+    with subprocess.Popen(command, env=clean_environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as ours:
+        assert ours.stdout is not None
+        assert ours.stderr is not None
+        ours.stdout.close()
+        assert ours.stderr.read() == b""
+    assert ours.returncode == 3
 
 
 HEEDS_INTERRUPTS = (
