@@ -24,7 +24,7 @@ from equipoise_service.store import Store, StoredError
 from tests.integration.service.fake import Call, FakeLauncher
 from tests.support import records as make
 from tests.support import stored as keep
-from tests.support.worlds import every_word, observed, parted_passes
+from tests.support.worlds import attested, declared_aa, every_word, observed, parted_passes
 
 ROOT = Path(__file__).resolve().parents[2]
 SHOTS = ROOT / "test-output" / "browser"
@@ -84,6 +84,8 @@ def prepared(store: Store) -> dict[str, str]:
     plan = make.plan(model=make.plan().model.model_copy(update={"name": HOSTILE, "revision": HOSTILE}))
     hostile = observed(plan, effect=0.03, passes=parted_passes(f"{HOSTILE}<script>alert(2)</script> "))
     ids["hostile"] = keep.finish(store, *hostile).id
+    ids["aa"] = keep.finish(store, *declared_aa()).id
+    ids["upgraded"] = keep.finish(store, *attested(every_word()["ship"], "0.5.23")).id
     ids["failed"] = keep.add(store, make.plan())
     store.comparisons.start(ids["failed"], keep.LEASE)
     error = StoredError(arm="B", stage="start", reason=f"the engine said {HOSTILE}", log_tail=HOSTILE)

@@ -123,6 +123,35 @@ def test_the_list(page: Page, site: Site, look: Look) -> None:
     expect(page.locator(".list tbody tr")).to_have_count(1)
 
 
+def test_the_trend_marks_what_changed(page: Page, site: Site, look: Look) -> None:
+    page.goto(f"{site.url}/trend?model=simulated")
+    expect(page.locator("svg.chart")).to_have_count(2)
+XX
+    look(page, "trend")
+
+
+def test_the_noise_of_a_machine(page: Page, site: Site, look: Look) -> None:
+    page.goto(f"{site.url}/noise")
+    expect(page.get_by_role("heading", name="NVIDIA H200")).to_be_visible()
+    expect(page.locator("svg.chart")).to_have_count(1)
+    look(page, "noise")
+
+
+def test_the_list_is_narrowed_sorted_and_paged_with_its_form(page: Page, site: Site) -> None:
+    page.goto(f"{site.url}/?limit=3")
+    page.get_by_label("Verdict").select_option("ship")
+    page.get_by_label("Order").select_option("fastest")
+    page.get_by_role("button", name="Show").click()
+    expect(page.locator(".list tbody tr")).to_have_count(2)
+    expect(page.locator(".list tbody .chip")).to_have_text(["ship", "ship"])
+    page.goto(f"{site.url}/?limit=3")
+    first = page.locator(".list tbody time").all_text_contents()
+    page.get_by_role("link", name="Next page").click()
+    second = page.locator(".list tbody time").all_text_contents()
+    assert len(first) == len(second) == 3
+    assert min(first) >= max(second)
+
+
 def test_everything_is_reached_by_keyboard(page: Page, site: Site) -> None:
     page.goto(site.page_of("block"))
     page.keyboard.press("Tab")

@@ -12,7 +12,7 @@ LEASE = Lease(owner="tests", lease_s=60, job_s=600)
 
 def add(store: Store, plan: Plan, records: Records | None = None) -> str:
     """A queued comparison with these records; its id."""
-    request = CompareRequest(model=plan.model.name)
+    request = CompareRequest(model=plan.model.name, declared_aa=plan.declared_aa)
     comparison_id = new_id()
     store.comparisons.add(
         NewComparison(comparison_id, plan.model.name, request.model_dump_json(), request.sha256, plan.model_dump_json())

@@ -5,8 +5,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from equipoise_evals.model import BlockRecord, Plan, Record, Records, Role
+from equipoise_evals.model import ArmPair, ArmSpec, BlockRecord, LaunchRecord, Plan, Record, Records, Role
 from tests.support import records as make
+
+BASELINE = ArmSpec(name="baseline", scratch="baseline")
 
 
 class World(NamedTuple):
@@ -77,3 +79,19 @@ def every_word(**changes: Any) -> dict[str, World]:
         "treatment_inactive": observed(plan, fills=(60.0, 60.0)),
         "invalid": observed(plan, passes=lost),
     }
+
+
+def declared_aa(effect: float = 0.0) -> World:
+    """Two equal arms, meant to be equal."""
+    plan = make.plan(declared_aa=True, arms=ArmPair(baseline=BASELINE, candidate=BASELINE))
+    return attested(observed(plan, effect=effect, fills=(60.0, 60.0)), "0.5.17")
+
+
+def attested(world: World, sglang: str, device: str = "NVIDIA H200") -> World:
+    """The same world, whose engines say their version and their device."""
+    said = {"versions": {"sglang": sglang}, "device": {"type": "cuda", "name": device}}
+    records = tuple(
+        one.model_copy(update={"attestation": one.attestation | said}) if isinstance(one, LaunchRecord) else one
+        for one in world.records.records
+    )
+    return World(world.plan, Records(records=records))

@@ -9,15 +9,18 @@ from equipoise_service.charts.distribution import Histogram, distribution_chart
 from equipoise_service.charts.forest import ForestRow, forest_chart
 from equipoise_service.charts.pairs import PairSeries, pairs_chart
 from equipoise_service.charts.sparkline import sparkline
+from equipoise_service.charts.trend import TrendPoint, trend_chart
 
 __all__ = [
     "Block",
     "ForestRow",
     "Histogram",
     "PairSeries",
+    "TrendPoint",
     "blocks_chart",
     "distribution_chart",
     "forest_chart",
     "pairs_chart",
     "sparkline",
+    "trend_chart",
 ]

@@ -97,6 +97,14 @@ def read_facets(connection: Connection) -> Facets:
     return Facets(*(tuple(sorted(filter(None, found))) for found in values))
 
 
+def read_declared_aa(connection: Connection, limit: int) -> tuple[Summary, ...]:
+    """The newest comparisons with a verdict in which both arms were meant to be the same."""
+    declared = comparisons.c.request.contains('"declared_aa":true', autoescape=True)
+    query = select(*(comparisons.c[name] for name in Summary._fields))
+    query = query.where(comparisons.c.verdict_word.is_not(None), declared).order_by(comparisons.c.id.desc())
+    return tuple(Summary(*row)._replace(status=Status(row.status)) for row in connection.execute(query.limit(limit)))
+
+
 def accepted_columns(plan: str, request: str, model: str) -> dict[str, str]:
     """The columns of a line that are known when a comparison is accepted; the arguments are stored texts."""
     planned = json.loads(plan)
