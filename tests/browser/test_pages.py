@@ -126,7 +126,8 @@ def test_the_list(page: Page, site: Site, look: Look) -> None:
 def test_the_trend_marks_what_changed(page: Page, site: Site, look: Look) -> None:
     page.goto(f"{site.url}/trend?model=simulated")
     expect(page.locator("svg.chart")).to_have_count(2)
-XX
+    told = page.get_by_role("region", name="Comparisons of this trend")
+    expect(told).to_contain_text("sglang (baseline): 0.5.17, now 0.5.23")
     look(page, "trend")
 
 

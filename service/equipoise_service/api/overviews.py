@@ -45,8 +45,8 @@ def noise(request: Request, service: TheService) -> Response:
     return page(request, "noise.html", machines=machines)
 
 
-def trend_charts(past: Sequence[Past]) -> list[Markup]:
-    """A chart of each half that was measured."""
+def trend_charts(past: Sequence[Past]) -> list[tuple[str, Markup]]:
+    """A chart of each half that was measured, with its title."""
     marks = {one.id: mark for mark, one in enumerate((one for one in past if one.changes), 1)}
     charts = []
     halves = (
@@ -63,7 +63,7 @@ def trend_charts(past: Sequence[Past]) -> list[Markup]:
                 label = one.created_at.strftime("%Y-%m-%d")
                 points.append(TrendPoint(label, scale * (effect or 0.0), limits, marks.get(one.id)))
         if points:
-            charts.append(trend_chart(f"trend-{half}", title, points, unit=unit, margin=margin))
+            charts.append((title, trend_chart(f"trend-{half}", title, points, unit=unit, margin=margin)))
     return charts
 
 

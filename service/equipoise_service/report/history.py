@@ -83,7 +83,7 @@ def changes_between(before: Mapping[str, str], after: Mapping[str, str]) -> tupl
     names = sorted(before.keys() | after.keys())
     unknown = "not recorded"
     return tuple(
-        f"{name}: {before.get(name, unknown)} → {after.get(name, unknown)}"
+        f"{name}: {before.get(name, unknown)}, now {after.get(name, unknown)}"
         for name in names
         if before.get(name) != after.get(name)
     )
