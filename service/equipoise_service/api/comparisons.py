@@ -36,7 +36,7 @@ def submit(
     stored = _seen_before(service, body, idempotency_key)
     if stored is None and reuse:
         stored = service.store.comparisons.unfinished_twin(body.sha256)
-    stored = stored or _accept(service, body, idempotency_key)
+    stored = stored or accept(service, body, idempotency_key)
     response.headers["Location"] = f"/comparisons/{stored.id}"
     return _view(service, stored)
 
@@ -82,7 +82,8 @@ def _seen_before(service: Service, body: CompareRequest, key: str | None) -> Sto
     return None if stored is None else _same_body(stored, body, str(key))
 
 
-def _accept(service: Service, body: CompareRequest, key: str | None) -> Stored:
+def accept(service: Service, body: CompareRequest, key: str | None = None) -> Stored:
+    """Queue a comparison, or raise the ``Refusal`` that says why it cannot be run."""
     plan = service.resolve(body)
     new = NewComparison(
         id=new_id(),

@@ -7,7 +7,7 @@ from equipoise_service.charts.scale import Scale
 
 WIDTH, HEIGHT = 120.0, 20.0
 REACH = 4.0
-"""Margins to each side of 0 that are shown; an interval beyond them is drawn to the edge, with an arrow's head."""
+"""Margins to each side of 0 that are shown; what lies beyond them is an arrow's head at the edge."""
 
 
 def sparkline(name: str, effect: float, interval: tuple[float, float] | None, margin: float, unit: str) -> Markup:
@@ -31,9 +31,11 @@ def sparkline(name: str, effect: float, interval: tuple[float, float] | None, ma
     canvas.line((scale(0), 2), (scale(0), HEIGHT - 2), "zero")
     if interval is not None:
         canvas.line((scale(interval[0]), middle), (scale(interval[1]), middle), "estimate whisker")
-        if interval[0] < -reach:
-            canvas.path([(0, middle), (5, middle - 4), (5, middle + 4)], "estimate", close=True)
-        if interval[1] > reach:
-            canvas.path([(WIDTH, middle), (WIDTH - 5, middle - 4), (WIDTH - 5, middle + 4)], "estimate", close=True)
-    canvas.circle((scale(effect), middle), 3.5, "estimate")
+    low, high = interval or (effect, effect)
+    if low < -reach:
+        canvas.path([(0, middle), (6, middle - 5), (6, middle + 5)], "estimate", close=True)
+    if high > reach:
+        canvas.path([(WIDTH, middle), (WIDTH - 6, middle - 5), (WIDTH - 6, middle + 5)], "estimate", close=True)
+    if abs(effect) <= reach:
+        canvas.circle((scale(effect), middle), 3.5, "estimate")
     return canvas.svg()

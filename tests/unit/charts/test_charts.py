@@ -172,6 +172,8 @@ def test_an_interval_beyond_the_sparkline_ends_in_arrows() -> None:
     assert spark().count("<polygon") == 2
     assert spark((-1.7, -1.5)).count("<polygon") == 0
     assert "no interval" in spark(None)
+    beyond = sparkline("s2", 5.0, (4.0, 6.0), 0.5, "%")
+    assert (beyond.count("<polygon"), beyond.count("<circle")) == (1, 0)
 
 
 def test_the_same_numbers_give_the_same_bytes() -> None:
