@@ -46,18 +46,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("browser")
 
 
+def chromium_path() -> str | None:
+    """Debian's Chromium, or the one that EQUIPOISE_CHROMIUM names."""
+    return os.environ.get("EQUIPOISE_CHROMIUM") or shutil.which("chromium")
+
+
+def chromium_arguments() -> list[str]:
+    """Chromium's sandbox needs a user that is not root."""
+    return ["--no-sandbox"] if os.geteuid() == 0 else []
+
+
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
-    path = os.environ.get("EQUIPOISE_CHROMIUM") or shutil.which("chromium")
+    path = chromium_path()
     if path is None:
         missing = "Chromium is missing: `make browser` says how to get Debian's, EQUIPOISE_CHROMIUM names another"
         if os.environ.get("CI"):
             pytest.fail(missing)
         pytest.skip(missing)
-    # Chromium's sandbox needs a user that is not root.
-    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=arguments)
+        browser = playwright.chromium.launch(executable_path=path, args=chromium_arguments())
         yield browser
         browser.close()
 
