@@ -7,7 +7,18 @@ from pathlib import Path
 from fastapi import FastAPI
 from fastapi.staticfiles import StaticFiles
 
-from equipoise_service.api import comparisons, events, health, overviews, pages, problems, records, reports, submitting
+from equipoise_service.api import (
+    comparisons,
+    events,
+    health,
+    logs,
+    overviews,
+    pages,
+    problems,
+    records,
+    reports,
+    submitting,
+)
 from equipoise_service.folder import holding
 from equipoise_service.machine import LauncherFactory, Machine
 from equipoise_service.questions import prompts_of
@@ -48,7 +59,7 @@ def create_app(settings: Settings, launcher_factory: LauncherFactory | None = No
         redoc_url=None,
     )
     problems.install(app)
-    for module in (comparisons, events, records, reports, health, pages, overviews, submitting):
+    for module in (comparisons, events, records, reports, logs, health, pages, overviews, submitting):
         app.include_router(module.router)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     return app

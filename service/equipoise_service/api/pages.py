@@ -14,6 +14,7 @@ from markupsafe import Markup
 from equipoise_service.api.dependencies import TheComparison, TheService
 from equipoise_service.api.html import page, templates
 from equipoise_service.api.listing import ListQuery, VerdictWord, list_of
+from equipoise_service.api.logs import kept_logs
 from equipoise_service.api.problems import document
 from equipoise_service.api.running import running_of
 from equipoise_service.api.views import ComparisonSummary, ComparisonView
@@ -49,6 +50,7 @@ def one_comparison(request: Request, stored: TheComparison, service: TheService)
         report=build_report(stored, service.store.records) if stored.verdict is not None else None,
         details=details,
         plan=view.plan,
+        logs=kept_logs(service.settings, stored.id),
         live=live,
         progress=json.loads(progress.payload) if progress else None,
         running=running_of([json.loads(look.payload) for look in looks], view.plan) if looks else None,

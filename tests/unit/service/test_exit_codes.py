@@ -45,6 +45,7 @@ EXPECTED: dict[type[errors.EquipoiseError], int] = {
     errors.IdempotencyConflict: 64,
     errors.InvalidCursor: 64,
     errors.ComparisonNotFound: 64,
+    errors.LogNotKept: 64,
     errors.NotFinished: 64,
     errors.AlreadyFinished: 64,
     errors.NotResumable: 64,
