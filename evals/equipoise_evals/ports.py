@@ -13,6 +13,7 @@ from pydantic import Field, JsonValue
 from equipoise_evals.model import ArmSpec, Frozen, Plan, Record, Records, Role, SamplingPlan, StepColumns, Verdict
 from equipoise_evals.model.records import (
     ClientTiming,
+    Clock,
     LaunchRecord,
     PromptProbe,
     StressRecord,
@@ -82,6 +83,7 @@ class Decoded(Frozen):
     client: tuple[ClientTiming, ...]
     telemetry: dict[str, JsonValue] = Field(default_factory=dict)
     disturbed: str | None = None
+    clock: Clock = "engine"
 
 
 class Engine(Protocol):

@@ -33,6 +33,8 @@
         ├── NotFinished            409  a report of something that has no verdict
         ├── AlreadyFinished        409  cancelling what has ended
         ├── NotResumable           409  resuming what has a verdict, or has not ended
+        ├── NotEnded               409  exporting what is queued or running
+        ├── NotComparable          409  two comparisons whose results do not answer the same question
         └── StorageUnavailable     503  the database is locked, full or cannot be reached; it is tried again
 
 A constructor takes the facts and writes the sentence, so that no two places word the same refusal differently. The
@@ -365,6 +367,31 @@ class NotResumable(Refusal):
             f"comparison {comparison_id} is {status}; only one that failed, was cancelled or was interrupted can be "
             "resumed"
         )
+
+
+class NotEnded(Refusal):
+    """Only what has ended can be exported: the records of anything else still grow."""
+
+    title = "Not ended"
+    status = 409
+    type = "not-ended"
+    remedy = "Its page shows how far it has come; export it once it has ended."
+
+    def __init__(self, comparison_id: str, status: str) -> None:
+        super().__init__(f"comparison {comparison_id} is {status}; only one that has ended can be exported")
+
+
+class NotComparable(Refusal):
+    """Two comparisons whose results cannot be set beside each other; ``reasons`` says why, all of it at once."""
+
+    title = "Not comparable"
+    status = 409
+    type = "not-comparable"
+    remedy = "Choose two comparisons of one model that measured the same; each has its own report."
+
+    def __init__(self, reasons: Sequence[str]) -> None:
+        super().__init__(f"these comparisons cannot be compared: {'; '.join(reasons)}")
+        self.reasons = tuple(reasons)
 
 
 class StorageUnavailable(Refusal):

@@ -14,6 +14,7 @@ import pynvml
 from equipoise_evals.model import ArmSpec, ModelRef, Plan
 from equipoise_evals.ports import Launcher, Recorder
 from equipoise_service.engines import EngineEnvironment, SGLangLauncher
+from equipoise_service.engines.attached import AttachedLauncher
 from equipoise_service.engines.backends import unsupported
 from equipoise_service.engines.device import NvmlDevice
 from equipoise_service.engines.embedded import NAMES, Converter
@@ -102,8 +103,9 @@ class Machine:
         return resolve_model(name, ModelPlaces(self.settings.cache, converter))
 
     def launcher(self, comparison_id: str, plan: Plan, recorder: Recorder) -> Launcher:
-        """The launcher of one comparison's real engines; their logs go below the data folder."""
-        del plan
+        """The launcher of a comparison's engines, whose logs go below the data folder, or of those that run already."""
+        if plan.arms.attached:
+            return AttachedLauncher(recorder)
         work = self.settings.data / "engines" / comparison_id
         gpu = _nvml() if self.device == "cuda" else None
         return SGLangLauncher(self.environments(), recorder, work, device=gpu, leftovers=self.leftovers)

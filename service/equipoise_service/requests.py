@@ -24,6 +24,8 @@ class ArmRequest(Frozen):
         flags: SGLang flags put after the preset's, so that the same flag given here wins.
         environment: Variables added to the preset's, by name.
         scratch: The scratch policy.
+        attach: Address of an engine that runs already, as ``http://127.0.0.1:30000``; nothing is launched then, so that
+            ``engine``, ``flags`` and ``environment`` cannot be given. For both arms or for neither.
     """
 
     name: str | None = Field(default=None, min_length=1, max_length=80)
@@ -34,9 +36,13 @@ class ArmRequest(Frozen):
         Annotated[str, Field(max_length=10_000, pattern=r"^[^\x00]*$")],
     ] = Field(default_factory=dict)
     scratch: ScratchPolicy | None = None
+    attach: str | None = Field(default=None, max_length=300)
 
     def applied_to(self, arm: ArmSpec) -> ArmSpec:
-        """The preset's arm with these changes."""
+        """The preset's arm with these changes; of an engine that runs already little is known."""
+        if self.attach is not None:
+            name, scratch = self.name or self.scratch or arm.name, self.scratch or arm.scratch
+            return ArmSpec(name=name, scratch=scratch, attach=self.attach)
         return ArmSpec(
             name=self.name or self.scratch or arm.name,
             engine=self.engine or arm.engine,
@@ -108,6 +114,29 @@ class CompareRequest(Frozen):
                 f"primary_batch {self.primary_batch} is none of batch_sizes {list(self.batch_sizes)}; name one of them"
             )
         return self
+
+    @model_validator(mode="after")
+    def _attached_arms_are_as_they_are(self) -> Self:
+        arms = {"baseline": self.baseline, "candidate": self.candidate}
+        attached = [name for name, arm in arms.items() if arm is not None and arm.attach is not None]
+        if len(attached) == 1:
+            raise ValueError(
+                f"attach is given for the {attached[0]} alone; attach to both arms' engines, or launch both"
+            )
+        for name in attached:
+            arm = arms[name]
+            if arm is not None and (arm.engine or arm.flags or arm.environment):
+                raise ValueError(
+                    f"the {name}'s engine runs already, so engine, flags and environment do not apply to it"
+                )
+        if attached and self.stress:
+            raise ValueError("engines that run already are not put under stress: others may be using them")
+        return self
+
+    @property
+    def attached(self) -> bool:
+        """Whether the engines run already."""
+        return self.baseline is not None and self.baseline.attach is not None
 
     @model_validator(mode="after")
     def _stress_is_followed_by_a_pass(self) -> Self:

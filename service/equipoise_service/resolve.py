@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 
 from pydantic import ValidationError
 
-from equipoise_evals.model import AccuracyPlan, ArmPair, ArmSpec, LatencyPlan, Plan, SamplingPlan, looks_up_to
+from equipoise_evals.model import AccuracyPlan, ArmPair, ArmSpec, LatencyPlan, ModelRef, Plan, SamplingPlan, looks_up_to
+from equipoise_service.addresses import address_fault
 from equipoise_service.engines import persistent_buffer
 from equipoise_service.engines.environment import Device
 from equipoise_service.errors import (
@@ -40,7 +41,7 @@ def resolve(request: CompareRequest, machine: Machine) -> Plan:
     Raises:
         Refusal: It cannot be run; the class says why.
     """
-    arms = resolve_arms(request, machine)
+    arms = attached_arms(request, machine) if request.attached else resolve_arms(request, machine)
     latency = resolve_latency(request, machine)
     if latency is not None:
         for arm in (arms.baseline, arms.candidate):
@@ -48,7 +49,7 @@ def resolve(request: CompareRequest, machine: Machine) -> Plan:
     accuracy = resolve_accuracy(request, machine)
     return Plan(
         preset=request.preset,
-        model=machine.model(request.model),
+        model=attached_model(request.model) if request.attached else machine.model(request.model),
         arms=arms,
         declared_aa=request.declared_aa,
         pairs_max=request.pairs_max,
@@ -73,6 +74,37 @@ def resolve_arms(request: CompareRequest, machine: Machine) -> ArmPair:
             raise UnknownEngine(arm.name, arm.engine, sorted(environments))
         if (why := machine.unsupported(arm)) is not None:
             raise BackendUnsupported(arm.name, why)
+    return _pair(baseline, candidate)
+
+
+def attached_arms(request: CompareRequest, machine: Machine) -> ArmPair:
+    """The arms of engines that run already, at addresses that this service may speak to.
+
+    Raises:
+        RequestInvalid: An address that is none, or is not allowed; or both arms at one engine that is no declared A/A.
+    """
+    if request.preset not in PRESETS:
+        raise UnknownPreset(request.preset, sorted(PRESETS))
+    preset = PRESETS[request.preset](machine.device, request.batch_sizes)
+    assert request.baseline is not None and request.candidate is not None  # noqa: S101, PT018 - attached: both are given
+    faults = [
+        FieldError(f"/{name}/attach", fault)
+        for name, arm in (("baseline", request.baseline), ("candidate", request.candidate))
+        if (fault := address_fault(str(arm.attach), machine.settings.attach_hosts)) is not None
+    ]
+    if not faults and request.baseline.attach == request.candidate.attach and not request.declared_aa:
+        faults = [FieldError("/candidate/attach", "both arms are one engine, which only a declared A/A can be")]
+    if faults:
+        raise RequestInvalid(faults)
+    return _pair(request.baseline.applied_to(preset.baseline), request.candidate.applied_to(preset.candidate))
+
+
+def attached_model(name: str) -> ModelRef:
+    """A model by the name under which engines that run already serve it; they say when they are attached to."""
+    return ModelRef(name=name, source="attached", path=name, revision="not known")
+
+
+def _pair(baseline: ArmSpec, candidate: ArmSpec) -> ArmPair:
     try:
         return ArmPair(baseline=baseline, candidate=candidate)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""The published JSON schemas: of records, plan, verdict and report. ``python -m equipoise_service.schemas FOLDER``."""
+"""The published JSON schemas, by document. ``python -m equipoise_service.schemas FOLDER`` writes them."""
 
 import json
 import sys
@@ -6,10 +6,17 @@ from pathlib import Path
 from typing import Any
 
 from equipoise_evals.model import Frozen, Plan, Verdict
+from equipoise_service.difference import Difference
 from equipoise_service.interchange import RecordsDocument
 from equipoise_service.report import Report
 
-PUBLISHED: dict[str, type[Frozen]] = {"records": RecordsDocument, "plan": Plan, "verdict": Verdict, "report": Report}
+PUBLISHED: dict[str, type[Frozen]] = {
+    "records": RecordsDocument,
+    "plan": Plan,
+    "verdict": Verdict,
+    "report": Report,
+    "difference": Difference,
+}
 """By name; ``GET /schemas/{name}.json`` serves the same."""
 
 

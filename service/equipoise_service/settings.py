@@ -91,6 +91,11 @@ class Settings(BaseSettings):
     stall_limit_s: float = Field(
         default=7_200, gt=0, description="A comparison that reports no progress for so many seconds has hung and fails."
     )
+    attach_hosts: Annotated[tuple[str, ...], BeforeValidator(_from_json)] = Field(
+        default=(),
+        description="A JSON list of hosts, as `gpu7` or `10.0.0.7:30000`, whose running engines a request may attach "
+        "to, beside those on the loopback.",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least level of the service's log lines on standard error."
     )

@@ -138,6 +138,22 @@ def test_the_noise_of_a_machine(page: Page, site: Site, look: Look) -> None:
     look(page, "noise")
 
 
+def test_two_comparisons_beside_each_other(page: Page, site: Site, look: Look) -> None:
+    page.goto(site.page_of("ship"))
+    page.get_by_role("link", name="difference to another comparison").click()
+    page.get_by_label("Second").fill(site.ids["block"])
+    page.get_by_role("button", name="Show").click()
+    expect(page.get_by_role("region", name="Words")).to_contain_text("shipblock")
+    expect(page.get_by_role("region", name="Effects")).to_contain_text("busy")
+    look(page, "diff")
+
+
+def test_what_cannot_be_compared_says_why(page: Page, site: Site, look: Look) -> None:
+    page.goto(f"{site.url}/diff?first={site.ids['ship']}&second={site.ids['invalid']}")
+    expect(page.get_by_role("alert")).to_contain_text("the second cannot be judged (missing_answers)")
+    look(page, "diff-refused")
+
+
 def test_the_list_is_narrowed_sorted_and_paged_with_its_form(page: Page, site: Site) -> None:
     page.goto(f"{site.url}/?limit=3")
     page.get_by_label("Verdict").select_option("ship")

@@ -68,6 +68,21 @@ async def test_blocks_run_as_planned() -> None:
     assert set(quads.values()) == {ABBA, BAAB}
 
 
+async def test_engines_that_ran_already_are_not_traced_and_say_whose_clock_it_was() -> None:
+    arms = make.plan().arms
+    attached = arms.model_copy(
+        update={
+            "baseline": arms.baseline.model_copy(update={"attach": "http://127.0.0.1:1"}),
+            "candidate": arms.candidate.model_copy(update={"attach": "http://127.0.0.1:2"}),
+        }
+    )
+    verdict, records, _ = await run(arms=attached, pairs_max=3)
+    assert records.of(TreatmentRecord) == ()
+    assert verdict.treatment is None
+    assert verdict.overall.word == "inconclusive"
+    assert {block.clock for block in records.of(BlockRecord)} == {"engine"}  # as the fake engines said
+
+
 def test_either_arm_starts_first_and_a_seed_repeats() -> None:
     plan = make.plan()
     orders = [launch_order(plan, pair) for pair in range(1, 40)]

@@ -43,6 +43,8 @@ def _devices(launches: Sequence[LaunchRecord]) -> Invalid | None:
     """Both engines of a pair on the same device: two GPUs of one kind differ by more than arms do (A2-19)."""
     seen: dict[int, dict[Role, tuple[JsonValue, JsonValue]]] = {}
     for launch in launches:
+        if launch.attached and not launch.attestation:
+            continue  # What a record does not hold is not compared.
         device = launch.attestation.get("device")
         name = device.get("name") if isinstance(device, Mapping) else None
         visible = launch.environment.get("CUDA_VISIBLE_DEVICES")

@@ -29,6 +29,10 @@ from equipoise_evals.model import (
 from equipoise_evals.stats.multiple import holm
 
 DISTURBANCES_SHOWN = 2
+ATTACHED = (
+    "Times are the client's, network included, of engines that ran already; the spread between rounds holds nothing of "
+    "the spread between launches."
+)
 ENGINE_METRICS: tuple[EngineMetric, ...] = ("busy", "period")
 
 
@@ -55,9 +59,8 @@ def _evidence(plan: Plan, latency: LatencyPlan, measured: Measured) -> LatencyEv
         return pooled(seen, metric, batch, levels, None) if len(seen) == pairs else None
 
     busy, period = decisive("busy"), decisive("period")
-    secondary = [
-        beside(metric, batch) for batch in latency.batch_sizes if batch != primary for metric in ENGINE_METRICS
-    ]
+    metrics: tuple[Metric, ...] = ENGINE_METRICS if measured.clock == "engine" else ("client_tpot",)
+    secondary = [beside(metric, batch) for batch in latency.batch_sizes if batch != primary for metric in metrics]
     two_level = two_level_evidence(measured.levels)
     return LatencyEvidence(
         margin=latency.margin,
@@ -67,7 +70,8 @@ def _evidence(plan: Plan, latency: LatencyPlan, measured: Measured) -> LatencyEv
         client=beside("client_tpot", primary),
         secondary=_with_holm([c for c in secondary if c is not None], latency.margin),
         two_level=two_level,
-        notes=(*_notes(busy, two_level), *_disturbed(measured)),
+        notes=(*_notes(busy, two_level), *_disturbed(measured), *((ATTACHED,) if measured.clock == "client" else ())),
+        clock=measured.clock,
     )
 
 
@@ -115,6 +119,9 @@ def _p_slower(contrast: LatencyContrast, margin: float) -> float | None:
 
 
 def _word(plan: Plan, evidence: LatencyEvidence) -> LatencyVerdict:
+    if evidence.clock == "client":
+        why = "the engines ran already: only the client's clock was read, in rounds of one launch each"
+        return LatencyInconclusive(why=why, pairs_needed=None, evidence=evidence)
     if evidence.look not in plan.looks or (evidence.look < LOOKS[0] and not evidence.busy.borrowed):
         return LatencyInconclusive(
             why=_no_look(plan, evidence.look), pairs_needed=_needed_before_a_look(plan, evidence), evidence=evidence

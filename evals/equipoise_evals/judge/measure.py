@@ -12,6 +12,7 @@ from equipoise_evals.judge.treatment import judge_treatment
 from equipoise_evals.judge.two_level import PairLevels
 from equipoise_evals.judge.validity import judge_validity
 from equipoise_evals.model import (
+    Clock,
     Cost,
     Invalid,
     LaunchRecord,
@@ -40,6 +41,7 @@ class Measured:
         blocks: Blocks that count.
         disturbed: What foreign load there was beside any of them, each text once.
         disturbed_blocks: How many of them it was beside.
+        clock: Whose clock timed the blocks that count.
         cost: What it cost so far.
     """
 
@@ -52,6 +54,7 @@ class Measured:
     blocks: int = 0
     disturbed: tuple[str, ...] = ()
     disturbed_blocks: int = 0
+    clock: Clock = "engine"
     cost: Cost = field(default_factory=lambda: Cost(device_seconds=0.0, launch_pairs=0))
 
 
@@ -61,11 +64,13 @@ def measure(records: Records, plan: Plan) -> Measured:
     contrasts: Contrasts = {}
     levels: list[PairLevels] = []
     blocks = records.current_blocks() if plan.latency is not None else ()
+    clock: Clock = "client" if any(block.clock == "client" for block in blocks) else "engine"
     if plan.latency is not None:
         try:
             complete = quads_by_pair(blocks, plan.latency)
             contrasts = all_contrasts(complete, plan.latency)
-            levels = primary_levels(complete, plan.latency)
+            # What jumps between two levels at a client may be the network.
+            levels = primary_levels(complete, plan.latency) if clock == "engine" else []
         except UnusableQuadError as error:
             invalid = invalid or Invalid(reason="no_measurement", detail=str(error))
     return Measured(
@@ -78,6 +83,7 @@ def measure(records: Records, plan: Plan) -> Measured:
         blocks=len(blocks),
         disturbed=tuple(sorted({block.disturbed for block in blocks if block.disturbed is not None})),
         disturbed_blocks=sum(block.disturbed is not None for block in blocks),
+        clock=clock,
         cost=_cost(records),
     )
 

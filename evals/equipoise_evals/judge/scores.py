@@ -74,7 +74,9 @@ def compare_scores(
     levels = _levels(alpha, accuracy, passes)
     changes = _changes(baseline[:passes], candidate[:passes])
     differing = sum(sum(change) != 0 for change in changes.values())
-    clustered = passes > 1 and differing >= CLUSTERED_FROM
+    # Questions that all change alike leave the clustered error without any spread to go by: it would claim certainty.
+    spread = len({sum(change) for change in changes.values()}) > 1
+    clustered = passes > 1 and differing >= CLUSTERED_FROM and spread
     effect = _clustered(changes, levels) if clustered else _tango(only_a, only_b, len(common), levels)
     flips = [sum(change) / len(change) for change in changes.values()]
     return Scores(

@@ -164,6 +164,8 @@ def _how_sure(overall: Overall, latency: LatencyVerdict | None, accuracy: Accura
 
 def how_sure_of_latency(evidence: LatencyEvidence) -> str:
     """One clause: the intervals of both clocks that decide, and the launch pairs they rest on."""
+    if evidence.clock == "client":
+        return _how_sure_of_client(evidence.client or evidence.period)
     busy, period = evidence.busy, evidence.period
     pairs = f"{busy.pairs} launch pair{'s' * (busy.pairs != 1)}"
     if busy.pairs == 2:
@@ -172,6 +174,16 @@ def how_sure_of_latency(evidence: LatencyEvidence) -> str:
         return f"busy time has no interval yet ({pairs})"
     changes = f"busy time changes by {_limits(busy.interval)} and the period by {_limits(period.interval)}"
     return f"with {busy.interval.level:.1%} confidence {changes} ({pairs})"
+
+
+def _how_sure_of_client(contrast: LatencyContrast) -> str:
+    rounds = f"{contrast.pairs} round{'s' * (contrast.pairs != 1)} of the same two engines"
+    if contrast.interval is None:
+        return f"the time per token at the client has no interval yet ({rounds})"
+    return (
+        f"with {contrast.interval.level:.1%} confidence the time per token at the client changes by "
+        f"{_limits(contrast.interval)} over {rounds}, which says nothing of other launches"
+    )
 
 
 def how_sure_of_accuracy(accuracy: AccuracyVerdict) -> str:
@@ -232,6 +244,8 @@ def _passes_to_come(accuracy: AccuracyInconclusive) -> str:
 
 
 def _pairs_to_come(latency: LatencyInconclusive) -> str:
+    if latency.evidence.clock == "client":
+        return "to decide the speed let Equipoise launch both engines; rounds of engines that ran already cannot"
     if latency.pairs_needed is None and latency.evidence.busy.pairs < LOOKS[0]:
         return (
             f"{latency.evidence.busy.pairs} launch pairs are too few to tell how many would decide the speed: allow "

@@ -17,11 +17,12 @@ EngineMetric = Literal["busy", "period"]
 class ModelRef(Frozen):
     """The model under both engines: the name that was asked for and the bytes that were found.
 
-    ``revision`` is the hub's commit, or the digest of the folder's weight files.
+    ``revision`` is the hub's commit, or the digest of the folder's weight files; of a model that attached engines hold
+    nobody knows it.
     """
 
     name: str
-    source: Literal["embedded", "folder", "hub", "simulated"]
+    source: Literal["embedded", "folder", "hub", "simulated", "attached"]
     path: str
     revision: str
 
@@ -188,6 +189,8 @@ class Plan(Frozen):
     def _measures_something(self) -> Self:
         if self.accuracy is None and self.latency is None:
             raise ValueError("parts must name latency, accuracy or both")
+        if self.stress and self.arms.attached:
+            raise ValueError("engines that ran already are not put under stress: others may be using them")
         if self.stress and (self.accuracy is None or self.accuracy.passes_max < 2):
             raise ValueError("stress needs the accuracy half and at least 2 passes: those after the first follow it")
         if list(self.looks) != sorted(set(self.looks)) or any(not 1 <= look <= self.pairs_max for look in self.looks):

@@ -12,6 +12,9 @@ from equipoise_evals.model.arms import Role
 from equipoise_evals.model.base import Frozen
 from equipoise_evals.model.plan import Question
 
+Clock = Literal["engine", "client"]
+"""Whose clock timed decode steps: the plugin's inside the engine, or that of the HTTP client that saw tokens arrive."""
+
 StressPhaseName = Literal["long_prefills", "mixed_lengths", "aborts", "full_pool"]
 
 
@@ -40,6 +43,8 @@ class LaunchRecord(Frozen):
         attestation: The plugin's own record out of ``/server_info``, unedited.
         server_info: The rest of ``/server_info`` that matters to the reader (backends, dtype, versions, KV pool).
         stage_s: Seconds per stage: ``spawn_to_ready``, ``first_generation``.
+        attached: Whether the engine ran already: ``argv`` and ``environment`` are then empty because nobody here knows
+            them, ``started_at`` is when it was attached to, and the attestation is empty where it shows none.
     """
 
     kind: Literal["launch"] = "launch"
@@ -52,6 +57,7 @@ class LaunchRecord(Frozen):
     attestation: dict[str, JsonValue]
     server_info: dict[str, JsonValue]
     stage_s: dict[str, float]
+    attached: bool = False
 
 
 class PdlLinks(Frozen):
@@ -130,6 +136,8 @@ class BlockRecord(Frozen):
         position: 1-based place within the quad.
         sequence: 1-based place within the pair, over all batch sizes, as planned.
         attempt: 1-based run of its quad; a quad beside foreign load is run again as a whole, and its last run counts.
+        clock: Whose clock the steps are of. By a client's, a step ends when the last sequence's token has arrived;
+            ``busy_us`` and ``period_us`` are then both what passed since the step before, and ``graph_batch`` is 0.
         disturbed: What foreign load there was beside it; None if none was seen, or nobody looked.
     """
 
@@ -145,6 +153,7 @@ class BlockRecord(Frozen):
     telemetry: dict[str, JsonValue] = Field(default_factory=dict)
     attempt: int = Field(default=1, ge=1)
     disturbed: str | None = None
+    clock: Clock = "engine"
 
 
 class Answered(Frozen):
@@ -305,7 +314,10 @@ class StressRecord(Frozen):
 
 
 class StopRecord(Frozen):
-    """One engine's end: how it went and what, if anything, it left behind."""
+    """One engine's end: how it went and what, if anything, it left behind.
+
+    An engine that ran already is let go of instead; ``held_s`` is then how long it was measured.
+    """
 
     kind: Literal["stop"] = "stop"
     pair: int = Field(ge=1)

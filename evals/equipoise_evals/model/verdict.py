@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from equipoise_evals.model.base import Frozen
-from equipoise_evals.model.records import PdlLinks
+from equipoise_evals.model.records import Clock, PdlLinks
 
 Metric = Literal["busy", "period", "client_tpot"]
 DecidedAccuracy = Literal["regression", "improved", "non_inferior"]
@@ -94,6 +94,8 @@ class LatencyEvidence(Frozen):
         secondary: Other batch sizes.
         two_level: Two levels of step time, if they were found.
         notes: What a reader must know before believing the number, one sentence each.
+        clock: Whose clock decides; by the client's, of engines that ran already, ``busy`` and ``period`` are both the
+            time from token to token as it arrived, ``secondary`` is the client's time too, and no word is reached.
     """
 
     margin: float = Field(gt=0)
@@ -104,6 +106,7 @@ class LatencyEvidence(Frozen):
     secondary: tuple[LatencyContrast, ...] = ()
     two_level: TwoLevelEvidence | None = None
     notes: tuple[str, ...] = ()
+    clock: Clock = "engine"
 
 
 Size = Literal["material", "small", "unclear"]

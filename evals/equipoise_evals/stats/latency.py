@@ -62,6 +62,44 @@ def ratio_interval(log_ratios: ArrayLike, confidence: float = 0.95) -> RatioInte
     return RatioInterval(exp_or_inf(estimate), low, high, estimate, sd, len(logs), level)
 
 
+class EffectDifference(NamedTuple):
+    """How far a second ratio is from a first, as their ratio, with its interval; ``df`` are Welch's."""
+
+    ratio: float
+    low: float
+    high: float
+    df: float
+
+
+def effect_difference(first: ArrayLike, second: ArrayLike, confidence: float = 0.95) -> EffectDifference:
+    """Return the ratio of two independent experiments' geometric mean ratios, second to first, and Welch's interval.
+
+    The variances may differ; degrees of freedom after Welch (1947) and Satterthwaite (1946). With fewer than two launch
+    pairs in either the limits are ``nan``; without any spread in both they are the estimate.
+
+    Args:
+        first: log(candidate/baseline) of the first experiment, one per launch pair, shape (n,).
+        second: The same of the second, shape (m,).
+        confidence: two-sided level.
+
+    Raises:
+        ValueError: no pair, a missing value, or a level outside (0, 1).
+    """
+    samples = [sample(logs, name).tolist() for logs, name in ((first, "first"), (second, "second"))]
+    level = open_unit(confidence, "confidence")
+    (mean_1, sd_1), (mean_2, sd_2) = (mean_sd(logs) for logs in samples)
+    difference = mean_2 - mean_1
+    ratio = exp_or_inf(difference)
+    if min(map(len, samples)) < 2:
+        return EffectDifference(ratio, math.nan, math.nan, math.nan)
+    parts = [sd * sd / len(logs) for sd, logs in zip((sd_1, sd_2), samples, strict=True)]
+    if sum(parts) == 0.0:
+        return EffectDifference(ratio, ratio, ratio, math.inf)
+    df = sum(parts) ** 2 / sum(part * part / (len(logs) - 1) for part, logs in zip(parts, samples, strict=True))
+    half = -float(special.stdtrit(df, (1.0 - level) / 2.0)) * math.sqrt(sum(parts))
+    return EffectDifference(ratio, exp_or_inf(difference - half), exp_or_inf(difference + half), df)
+
+
 def exp_or_inf(log_ratio: float) -> float:
     """Exponential that ends in infinity instead of an error: two pairs at a strict level have limits that far out."""
     return math.exp(log_ratio) if not log_ratio > 709.0 else math.inf

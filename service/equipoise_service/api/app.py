@@ -9,6 +9,7 @@ from fastapi.staticfiles import StaticFiles
 
 from equipoise_service.api import (
     comparisons,
+    differences,
     events,
     health,
     logs,
@@ -59,7 +60,7 @@ def create_app(settings: Settings, launcher_factory: LauncherFactory | None = No
         redoc_url=None,
     )
     problems.install(app)
-    for module in (comparisons, events, records, reports, logs, health, pages, overviews, submitting):
+    for module in (comparisons, events, records, reports, differences, logs, health, pages, overviews, submitting):
         app.include_router(module.router)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     return app

@@ -27,6 +27,6 @@ def read_records(stored: TheComparison, service: TheService) -> StreamingRespons
 
 
 @router.get("/schemas/{name}.json", responses=document(404))
-def read_schema(name: Literal["records", "plan", "verdict", "report"]) -> dict[str, Any]:
+def read_schema(name: Literal["records", "plan", "verdict", "report", "difference"]) -> dict[str, Any]:
     """JSON Schema of a published document."""
     return schema_of(name)

@@ -11,10 +11,11 @@ from equipoise_service.api.views import ComparisonList
 from equipoise_service.cli.client import ApiClient
 from equipoise_service.cli.exit_codes import CommandError, ExitCode
 from equipoise_service.cli.options import read
+from equipoise_service.difference import Difference, difference_of
 from equipoise_service.errors import ComparisonNotFound
 from equipoise_service.ids import is_id
 from equipoise_service.interchange import RecordsDocument, records_text
-from equipoise_service.report import report_text
+from equipoise_service.report import build_report, report_text
 from equipoise_service.settings import Settings
 from equipoise_service.store import ListFilter, Store, Stored
 
@@ -33,7 +34,7 @@ def records_of(where: str, url: str | None) -> RecordsDocument:
         )
     if url is not None:
         return RecordsDocument.model_validate_json(_fetch(url, f"/comparisons/{where}/records"))
-    store, stored = _local(where)
+    store, stored = local(where)
     return RecordsDocument.model_validate_json("".join(records_text(stored, store.records)))
 
 
@@ -64,10 +65,18 @@ def report_of(comparison_id: str, ending: str, url: str | None) -> str:
     if url is not None:
         name = RECORDS if ending == RECORDS else f"report.{ending}"
         return _fetch(url, f"/comparisons/{comparison_id}/{name}")
-    store, stored = _local(comparison_id)
+    store, stored = local(comparison_id)
     if ending == RECORDS:
         return "".join(records_text(stored, store.records))
     return report_text(ending, stored, store.records)
+
+
+def difference_between(first: str, second: str, url: str | None) -> Difference:
+    """What differs between two comparisons, by id."""
+    if url is not None:
+        return Difference.model_validate_json(_fetch(url, f"/comparisons/{first}/diff/{second}"))
+    reports = [build_report(stored, store.records) for store, stored in map(local, (first, second))]
+    return difference_of(*reports)
 
 
 def _fetch(url: str, path: str) -> str:
@@ -78,19 +87,47 @@ def _fetch(url: str, path: str) -> str:
     return asyncio.run(fetch())
 
 
-def _local(comparison_id: str) -> tuple[Store, Stored]:
+def local_store() -> Store:
+    """This machine's database.
+
+    Raises:
+        CommandError: There is none yet; wrong use.
+    """
     settings = Settings.from_env()
     if (missing := _missing_file(settings)) is not None:
+        raise CommandError(f"there is no database at {missing} (EQUIPOISE_DATA names its folder)", ExitCode.USAGE)
+    return Store.open(settings.url_of_database)
+
+
+def local(comparison_id: str) -> tuple[Store, Stored]:
+    """A comparison in this machine's database."""
+    if (missing := _missing_file(Settings.from_env())) is not None:
         raise CommandError(
             f"there is no comparison {comparison_id!r}: there is no database at {missing} (EQUIPOISE_DATA names its "
             "folder)",
             ExitCode.USAGE,
         )
-    store = Store.open(settings.url_of_database)
+    store = local_store()
     stored = store.comparisons.get(comparison_id)
     if stored is None:
         raise ComparisonNotFound(comparison_id)
     return store, stored
+
+
+def sqlite_file() -> Path:
+    """The file of this machine's SQLite database.
+
+    Raises:
+        CommandError: It is another database's, whose own tools make backups, or there is none yet; wrong use.
+    """
+    settings = Settings.from_env()
+    parsed = make_url(settings.url_of_database)
+    if parsed.get_backend_name() != "sqlite":
+        name = parsed.get_backend_name()
+        raise CommandError(f"the database is {name}'s; use that database's own tools for it", ExitCode.USAGE)
+    if (missing := _missing_file(settings)) is not None:
+        raise CommandError(f"there is no database at {missing} (EQUIPOISE_DATA names its folder)", ExitCode.USAGE)
+    return Path(str(parsed.database))
 
 
 def _missing_file(settings: Settings) -> Path | None:

@@ -10,7 +10,23 @@ from typing import Annotated
 
 import typer
 
-from equipoise_service.cli import calibrate, compare, doctor, gate, judge, plan, report, resume, serve, setup
+from equipoise_service.cli import (
+    backup,
+    calibrate,
+    compare,
+    diff,
+    doctor,
+    export,
+    gate,
+    import_,
+    judge,
+    plan,
+    prune,
+    report,
+    resume,
+    serve,
+    setup,
+)
 from equipoise_service.cli.exit_codes import CommandError, ExitCode, code_of
 from equipoise_service.errors import EquipoiseError
 
@@ -46,10 +62,15 @@ app.command()(resume.resume)
 app.command()(gate.gate)
 app.command()(judge.judge)
 app.command()(report.report)
+app.command()(diff.diff)
 app.command()(doctor.doctor)
 app.command()(plan.plan)
 app.command()(calibrate.calibrate)
 app.command()(setup.setup)
+app.command()(backup.backup)
+app.command()(prune.prune)
+app.command()(export.export)
+app.command("import")(import_.import_)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

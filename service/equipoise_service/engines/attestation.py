@@ -67,7 +67,26 @@ def attested(expected: Expected, server_info: JsonObject, model_info: JsonObject
         raise AttestationError("; ".join(faults))
     present = [record for record in records if record is not None]
     for rank, record in enumerate(present):
-        faults += _record_faults(rank, record, expected)
+        faults += _record_faults(rank, record, expected.arm, expected.launch_id)
+    if faults:
+        raise AttestationError("; ".join(faults))
+    return dict(present[0])
+
+
+def attached_record(arm: ArmSpec, server_info: JsonObject) -> dict[str, JsonValue]:
+    """The plugin's record of an engine that ran already, its first rank's; empty where none of its ranks has one.
+
+    Raises:
+        AttestationError: Only some ranks attest, or one attests another arm than was meant.
+    """
+    records = _records(server_info)
+    present = [record for record in records if record is not None]
+    if not present:
+        return {}
+    faults = [] if len(present) == len(records) else [f"{len(present)} of {len(records)} ranks show an attestation"]
+    for rank, record in enumerate(present):
+        # It was launched by somebody else, under a name that nobody here knows.
+        faults += _record_faults(rank, record, arm, record.get("launch_id"))
     if faults:
         raise AttestationError("; ".join(faults))
     return dict(present[0])
@@ -101,14 +120,14 @@ def _records(server_info: JsonObject) -> list[Mapping[str, JsonValue] | None]:
     return records
 
 
-def _record_faults(rank: int, record: Mapping[str, JsonValue], expected: Expected) -> list[str]:
+def _record_faults(rank: int, record: Mapping[str, JsonValue], spec: ArmSpec, launch_id: JsonValue) -> list[str]:
     if "refused" in record:
         return [f"rank {rank}: the plugin refused to work: {record['refused']}"]
     scratch, guard = _part(record, "scratch"), _part(record, "guard")
-    arm = expected.arm.scratch
+    arm = spec.scratch
     wanted: list[tuple[str, JsonValue, JsonValue]] = [
         ("arm", arm, record.get("arm")),
-        ("launch_id", expected.launch_id, record.get("launch_id")),
+        ("launch_id", launch_id, record.get("launch_id")),
         ("seam", "ok", record.get("seam")),
         ("scratch.policy", POLICIES[arm], scratch.get("policy")),
         ("scratch.scale_shared", SCALE_SHARED[arm], scratch.get("scale_shared")),

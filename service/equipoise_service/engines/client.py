@@ -9,7 +9,7 @@ import json
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import aiohttp
 from pydantic import JsonValue, TypeAdapter, ValidationError
@@ -52,11 +52,18 @@ class NotReached(EngineUnreachable, NotTaken):
     """No connection was made."""
 
 
-class EngineClient:
-    """Speaks to one engine on the loopback."""
+class Streamed(NamedTuple):
+    """A batch as its client saw it: a timing and the chunks of each sequence, in order."""
 
-    def __init__(self, port: int, *, request_s: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._base = f"http://127.0.0.1:{port}"
+    timings: tuple[ClientTiming, ...]
+    chunks: tuple[tuple[Chunk, ...], ...]
+
+
+class EngineClient:
+    """Speaks to one engine: by its port on the loopback, or by the address of one that ran already."""
+
+    def __init__(self, where: int | str, *, request_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._base = f"http://127.0.0.1:{where}" if isinstance(where, int) else where
         self._request_s = request_s
         self._clock = clock
         # No limit on connections: the number of requests in flight is the experiment's, never the client's.
@@ -166,6 +173,12 @@ class EngineClient:
             EngineUnreachable: The connection failed.
             RequestFailed: The stream broke off, reported an error, or gave no timing.
         """
+        return (await self.stream_tokens(prompts, new_tokens, on_token)).timings
+
+    async def stream_tokens(
+        self, prompts: Sequence[Sequence[int]], new_tokens: int, on_token: Callable[[int], None] | None = None
+    ) -> Streamed:
+        """The same, with the arrival of every chunk."""
         body: JsonObject = {
             "input_ids": [list(prompt) for prompt in prompts],
             "sampling_params": sampling_params(
@@ -183,9 +196,10 @@ class EngineClient:
                 on_token(least)
             reached = least
         try:
-            return tuple(timing(started_s, of_one) for of_one in chunks)
+            timings = tuple(timing(started_s, of_one) for of_one in chunks)
         except NoTiming as reason:
             raise RequestFailed(f"a stream gave no timing: {reason}") from reason
+        return Streamed(timings, tuple(map(tuple, chunks)))
 
     async def stream_one(self, prompt: Sequence[int], new_tokens: int, abort_after: int | None) -> str:
         """Decode one prompt to its end, and ask the engine to abort it once ``abort_after`` tokens have come.
@@ -241,7 +255,7 @@ class EngineClient:
     async def _events(self, body: JsonObject) -> AsyncIterator[bytes]:
         """The data of each server-sent event."""
         try:
-            async with self._session.post(self._base + "/generate", **_json(body)) as response:
+            async with self._session.post(self._base + "/generate", allow_redirects=False, **_json(body)) as response:
                 await _require_ok(response)
                 async for line in _lines(response.content):
                     if line.startswith(b"data:"):
@@ -300,7 +314,8 @@ class EngineClient:
 
     async def _request(self, method: str, path: str, body: JsonObject | None) -> bytes:
         try:
-            async with self._session.request(method, self._base + path, **_json(body)) as response:
+            url = self._base + path
+            async with self._session.request(method, url, allow_redirects=False, **_json(body)) as response:
                 await _require_ok(response)
                 return await response.read()
         except TimeoutError as late:
@@ -319,7 +334,7 @@ def _json(body: JsonObject | None) -> dict[str, Any]:
 
 
 async def _require_ok(response: aiohttp.ClientResponse) -> None:
-    if response.status >= 400:
+    if response.status >= 300:  # a redirect would lead where nobody allowed us to go
         text = (await response.text(errors="replace"))[:300]
         kind = NotTaken if response.status in NO_ROOM else RequestFailed
         raise kind(f"HTTP {response.status} from {response.url.path}: {text}")

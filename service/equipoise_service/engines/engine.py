@@ -145,7 +145,7 @@ class SGLangEngine:
 
     async def decode(self, batch: int, prompt_tokens: int, steps: int, seed: int) -> Decoded:
         """Decode a block; its steps are those of the engine's own log that ran the whole batch."""
-        prompts = self._prompts(batch, prompt_tokens, seed)
+        prompts = random_prompts(batch, prompt_tokens, seed)
         before = await self._whole("decode", self.client.server_info())  # flushes what came before this block
         begin = self._log_position("decode")
         # The first token of each sequence comes out of its prefill, which is no decode step.
@@ -170,7 +170,7 @@ class SGLangEngine:
         self._traces += 1
         folder = self.launch.start.files.traces / f"{self._traces:03d}"
         folder.mkdir(parents=True)
-        prompts = self._prompts(batch, TRACE_PROMPT_TOKENS, TRACE_SEED)
+        prompts = random_prompts(batch, TRACE_PROMPT_TOKENS, TRACE_SEED)
         await self._whole("treatment", self._traced(prompts, steps, activity, folder))
         try:
             counts = await self._whole("treatment", self._counted(prompts, steps, activity, folder))
@@ -206,7 +206,7 @@ class SGLangEngine:
         """Run one phase to the end of its last request, when the engine is idle, and have it attest again."""
         seeds = rng.integers(1 << 31, size=len(phase.requests)).tolist()
         prompts = [
-            self._prompts(1, request.prompt_tokens, seed)[0]
+            random_prompts(1, request.prompt_tokens, seed)[0]
             for request, seed in zip(phase.requests, seeds, strict=True)
         ]
         ends = await self.while_alive("stress", stress.run(self.client, phase.requests, prompts))
@@ -271,11 +271,6 @@ class SGLangEngine:
             counting.cancel()
             await asyncio.gather(counting, return_exceptions=True)
 
-    def _prompts(self, batch: int, prompt_tokens: int, seed: int) -> Prompts:
-        rng = np.random.default_rng(seed)
-        ids: list[list[int]] = rng.integers(LOWEST_TOKEN, LOWEST_TOKEN + TOKENS, size=(batch, prompt_tokens)).tolist()
-        return ids
-
     def _log_position(self, stage: str) -> int:
         try:
             return self._steps.end()
@@ -321,6 +316,13 @@ class SGLangEngine:
             because += f" (--mem-fraction-static {fraction} was asked for)"
         failed = known.stage if known and known.stage else stage
         return EngineFault(self.role, failed, f"the engine {self.tree.exit_text}{because}", text)
+
+
+def random_prompts(batch: int, prompt_tokens: int, seed: int) -> Prompts:
+    """Prompts of ordinary tokens, the same for the same seed."""
+    rng = np.random.default_rng(seed)
+    ids: list[list[int]] = rng.integers(LOWEST_TOKEN, LOWEST_TOKEN + TOKENS, size=(batch, prompt_tokens)).tolist()
+    return ids
 
 
 def begins_with_one_bos(probe: PromptProbe) -> bool:

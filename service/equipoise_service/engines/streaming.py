@@ -10,12 +10,13 @@ Pure: chunks with their arrival times go in, one timing per request comes out. T
 * An engine that holds tokens back (``--stream-interval`` above 1) tells nothing of them: its clients measure nothing.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from pydantic import JsonValue
 
-from equipoise_evals.model.records import ClientTiming
+from equipoise_evals.model.records import ClientTiming, StepColumns
 
 
 class Chunk(NamedTuple):
@@ -61,3 +62,42 @@ def timing(started_s: float, chunks: Iterable[Chunk]) -> ClientTiming:
 def token_by_token(server_info: Mapping[str, JsonValue]) -> bool:
     """Whether the engine streams every token as it comes, by ``/server_info``; SGLang's default is that it does."""
     return str(server_info.get("stream_interval", 1)) == "1"
+
+
+def client_steps(chunks: Sequence[Sequence[Chunk]], prompt_tokens: int, steps: int) -> StepColumns:
+    """Decode steps of a batch as its client saw them: one ends when the last sequence's token of it has arrived.
+
+    The first token of each sequence comes out of its prefill and begins the first step. Tokens that arrive together
+    have no time between them, and the one before them has all of it, so a block's mean is right and single steps need
+    not be.
+
+    Args:
+        chunks: The chunks of each sequence in order of arrival.
+        prompt_tokens: Tokens of each prompt.
+        steps: Steps wanted.
+
+    Raises:
+        NoTiming: A sequence has fewer tokens.
+    """
+    arrivals = [_arrivals(of_one, steps + 1) for of_one in chunks]
+    ends_s = [max(of_all) for of_all in zip(*arrivals, strict=True)]
+    passed_us = tuple(1e6 * (end - before) for before, end in pairwise(ends_s))
+    batch = len(chunks)
+    return StepColumns(
+        monotonic_ns=tuple(round(1e9 * end) for end in ends_s[1:]),
+        graph_batch=(0,) * steps,
+        real_batch=(batch,) * steps,
+        context_tokens=tuple(batch * (prompt_tokens + step) for step in range(1, steps + 1)),
+        busy_us=passed_us,
+        period_us=passed_us,
+    )
+
+
+def _arrivals(chunks: Iterable[Chunk], tokens: int) -> list[float]:
+    """When each of the first ``tokens`` tokens of one sequence arrived."""
+    arrived: list[float] = []
+    for chunk in chunks:
+        arrived += [chunk.arrived_s] * (chunk.total_tokens - len(arrived))
+    if len(arrived) < tokens:
+        raise NoTiming(f"{len(arrived)} tokens came where {tokens} were asked for")
+    return arrived[:tokens]

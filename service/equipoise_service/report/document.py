@@ -19,7 +19,7 @@ from equipoise_evals.model import (
 )
 from equipoise_service.errors import NotFinished
 from equipoise_service.report.outputs import Outputs, outputs_of
-from equipoise_service.report.warnings import warnings_of
+from equipoise_service.report.warnings import attached_warnings, warnings_of
 from equipoise_service.store import RecordParts, Stored
 
 FACTS = ("versions", "device", "backend_class", "kernel_path", "seam")
@@ -32,11 +32,13 @@ class EngineFacts(Frozen):
     Attributes:
         pairs: Launch pairs of these starts.
         facts: Out of the attestation: versions, device, class of the decode backend, kernel path.
+        attached: Whether they ran already, so that nobody here knows their flags.
     """
 
     role: Role
     pairs: tuple[int, ...]
     facts: dict[str, JsonValue]
+    attached: bool = False
 
 
 class Report(Frozen):
@@ -81,7 +83,7 @@ def build_report(stored: Stored, parts: RecordParts) -> Report:
         differs=plan.arms.candidate.differs_from(plan.arms.baseline),
         engines=tuple(engine_facts(launches)),
         plan=plan,
-        warnings=warnings_of(verdict, outputs),
+        warnings=(*warnings_of(verdict, outputs), *attached_warnings(launches)),
         outputs=outputs,
     )
 
@@ -97,9 +99,11 @@ def read_outputs(comparison_id: str, parts: RecordParts) -> Outputs | None:
 
 def engine_facts(launches: Iterable[LaunchRecord]) -> Iterable[EngineFacts]:
     """The distinct facts of each arm's engines, baseline first."""
-    pairs: dict[tuple[Role, str], list[int]] = {}
+    pairs: dict[tuple[Role, str, bool], list[int]] = {}
     for launch in sorted(launches, key=lambda launch: (launch.role, launch.pair)):
         facts = {name: launch.attestation[name] for name in FACTS if name in launch.attestation}
-        pairs.setdefault((launch.role, json.dumps(facts, sort_keys=True)), []).append(launch.pair)
-    for (role, facts_text), its_pairs in pairs.items():
-        yield EngineFacts(role=role, pairs=tuple(sorted(set(its_pairs))), facts=json.loads(facts_text))
+        pairs.setdefault((launch.role, json.dumps(facts, sort_keys=True), launch.attached), []).append(launch.pair)
+    for (role, facts_text, attached), its_pairs in pairs.items():
+        yield EngineFacts(
+            role=role, pairs=tuple(sorted(set(its_pairs))), facts=json.loads(facts_text), attached=attached
+        )

@@ -15,16 +15,34 @@ from equipoise_evals.model import (
     Verdict,
 )
 from equipoise_service.report.document import EngineFacts, Report
-from equipoise_service.report.markdown_outputs import outputs_markdown
+from equipoise_service.report.markdown_outputs import FULL, Detail, outputs_markdown
 from equipoise_service.report.markup import code, escaped, table
 from equipoise_service.report.tables import METRIC_NAMES, contrasts, pdl_sentence, treatment_counts, word_of
 
+LONGEST_BYTES = 60_000
+"""A comment on a pull request holds 65,536 characters, some of which belong to whoever posts the report."""
+DETAILS = (FULL, Detail(listed=10, answer_chars=300), Detail(listed=3, answer_chars=150), Detail(0, 0))
+"""From what is shown where there is room for it to what is shown in any case."""
+CUT = "\n\n*Cut here, to fit a comment; the JSON report has all of it.*\n"
 LISTED_IDS = 50
-"""Sampled ids beyond these are only counted, so that a report fits a comment; all of them are in the JSON report."""
+"""Sampled ids beyond these are only counted; all of them are in the JSON report."""
 
 
 def to_markdown(report: Report) -> str:
-    """The report in GitHub's Markdown."""
+    """The report in GitHub's Markdown, of at most ``LONGEST_BYTES`` in UTF-8; what does not fit is said to be left out.
+
+    Differences between answers give way first, then whatever comes last.
+    """
+    text = ""
+    for detail in DETAILS:
+        text = _written(report, detail)
+        if len(text.encode()) <= LONGEST_BYTES:
+            return text
+    head = text.encode()[: LONGEST_BYTES - len(CUT)].decode(errors="ignore")
+    return head[: head.rindex("\n")].rstrip() + CUT  # no mark of ours goes over the end of a line
+
+
+def _written(report: Report, detail: Detail) -> str:
     verdict = report.verdict
     parts = [
         [f"# {title(verdict)}: {escaped(report.plan.model.name)}"],
@@ -38,7 +56,7 @@ def to_markdown(report: Report) -> str:
             if verdict.accuracy
             else []
         ),
-        *(outputs_markdown(report.outputs) if report.outputs else []),
+        *(outputs_markdown(report.outputs, detail) if report.outputs else []),
         *([["## Treatment"], _treatment(verdict.treatment)] if verdict.treatment else []),
         ["## How it was measured"],
         list(_setup(report)),
@@ -146,6 +164,8 @@ def _questions(questions: QuestionPlan, shots: int) -> Iterator[str]:
 
 
 def _arm(arm: ArmSpec) -> str:
+    if arm.attach is not None:
+        return f"{code(arm.name)}, ran already at {code(arm.attach)}, meant as scratch {code(arm.scratch)}"
     words = [code(arm.name), f"scratch {code(arm.scratch)}", f"engine {code(arm.engine)}"]
     if arm.flags:
         words.append(f"flags {code(' '.join(arm.flags))}")
@@ -155,6 +175,7 @@ def _arm(arm: ArmSpec) -> str:
 
 
 def _engine(engine: EngineFacts) -> str:
+    ran = "ran already; " if engine.attached else ""
     facts = []
     for name, value in sorted(engine.facts.items()):
         if isinstance(value, dict):
@@ -162,4 +183,4 @@ def _engine(engine: EngineFacts) -> str:
         else:
             facts.append(f"{escaped(name.replace('_', ' '))} {code(str(value))}")
     pairs = ", ".join(map(str, engine.pairs))
-    return f"{ROLE_NAMES[engine.role]} engine (pair {pairs}): {', '.join(facts) or 'no facts attested'}"
+    return f"{ROLE_NAMES[engine.role]} engine (pair {pairs}): {ran}{', '.join(facts) or 'nothing is attested'}"

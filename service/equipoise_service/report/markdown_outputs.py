@@ -1,15 +1,27 @@
 """The outputs in Markdown: passes, passes compared, where answers part, flips with both answers. Cells are plain."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from equipoise_evals.gsm8k.equality import Divergence
 from equipoise_evals.gsm8k.summary import PassSummary
 from equipoise_service.report.markup import code, escaped, table
 from equipoise_service.report.outputs import Outputs, Parted, PassPair
 
-LISTED = 20
-"""Divergences and flips shown in Markdown, so that a report fits a comment; the JSON report has more."""
-LONGEST_ANSWER = 600
+
+class Detail(NamedTuple):
+    """How much of two passes' differences Markdown shows; the JSON report has more.
+
+    Attributes:
+        listed: Divergences, and as many flips with both answers.
+        answer_chars: Characters of an answer, its last ones.
+    """
+
+    listed: int
+    answer_chars: int
+
+
+FULL = Detail(listed=20, answer_chars=600)
 
 PASSES = (
     "pass", "asked", "right", "wrong", "no answer", "truncated", "errors", "right of asked", "right of answered",
@@ -22,7 +34,7 @@ PARTED = (
 )  # fmt: skip
 
 
-def outputs_markdown(outputs: Outputs) -> list[list[str]]:
+def outputs_markdown(outputs: Outputs, detail: Detail = FULL) -> list[list[str]]:
     """Blocks of the section; where nothing parts, it ends with the tables."""
     blocks = [
         ["## Outputs"],
@@ -31,7 +43,7 @@ def outputs_markdown(outputs: Outputs) -> list[list[str]]:
     ]
     for pair in outputs.pairs:
         if pair.control == "A/B" and pair.parted:
-            blocks += _of_pair(pair)
+            blocks += _of_pair(pair, detail)
     return blocks
 
 
@@ -83,22 +95,25 @@ def gap_text(parted: Parted) -> str:
     return f"{parted.gap_nats:.3f} nats: {'near tie' if parted.near_tie else 'confident change'}"
 
 
-def _of_pair(pair: PassPair) -> Iterator[list[str]]:
-    listed = pair.parted[:LISTED]
+def _of_pair(pair: PassPair, detail: Detail) -> Iterator[list[str]]:
+    listed = pair.parted[: detail.listed]
     more = len(pair.parted) + pair.left_out - len(listed)
-    rest = f" The first {len(listed)}; {more} more are not shown." if more else ""
     yield [f"### Where {pair.first} and {pair.second} part"]
+    if not listed:
+        yield [f"In {more} answers; left out here, for brevity."]
+        return
+    rest = f" The first {len(listed)}; {more} more are not shown." if more else ""
     yield [
         "First token that differs, 0-based, and the log-probabilities (natural) of either token there, asked of both "
         f"engines after the passes.{rest}"
     ]
     yield table(PARTED, _marked(map(parted_cells, listed)))
-    flips = [parted.divergence for parted in pair.parted if parted.divergence.flips][:LISTED]
+    flips = [parted.divergence for parted in pair.parted if parted.divergence.flips][: detail.listed]
     for flip in flips:
         yield [f"Question {flip.question_id} is right in one arm only:"]
         yield [
             f"* {name}, {side.state.replace('_', ' ')}, final answer {code(side.extracted or 'none')}: "
-            f"{code(_cut(side.text))}"
+            f"{code(_cut(side.text, detail.answer_chars))}"
             for name, side in ((pair.first, flip.first), (pair.second, flip.second))
         ]
 
@@ -107,8 +122,8 @@ def _marked(rows: Iterable[Sequence[str]]) -> Iterator[list[str]]:
     return ([escaped(cell) for cell in row] for row in rows)
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST_ANSWER else f"… {text[-LONGEST_ANSWER:]}"
+def _cut(text: str, chars: int) -> str:
+    return text if len(text) <= chars else f"… {text[-chars:]}"
 
 
 def _choice(parted: Parted, role: str) -> str:

@@ -66,7 +66,16 @@ def rows(verdict: Verdict) -> Iterator[Row]:
 
 
 def contrasts(evidence: LatencyEvidence) -> Iterator[tuple[str, LatencyContrast]]:
-    """Every contrast with its part in the decision, the primary batch size first."""
+    """Every contrast with its part in the decision, the primary batch size first.
+
+    Where the clock is the client's, the engines' clocks said nothing and are not shown.
+    """
+    if evidence.clock == "client":
+        if evidence.client is not None:
+            yield "none", evidence.client
+        for contrast in evidence.secondary:
+            yield "none", contrast
+        return
     yield "primary", evidence.busy
     yield "primary", evidence.period
     if evidence.client is not None:

@@ -1,9 +1,9 @@
 """What a reader should know before believing a report: signs of a wrong prompt, of lost requests, of a slow client."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from equipoise_evals.gsm8k.summary import PassSummary
-from equipoise_evals.model import Verdict
+from equipoise_evals.model import ROLE_NAMES, ROLES, LaunchRecord, Verdict
 from equipoise_service.report.outputs import Outputs
 
 NO_ANSWER = 0.5
@@ -18,6 +18,22 @@ def warnings_of(verdict: Verdict, outputs: Outputs | None) -> tuple[str, ...]:
     """Sentences, the gravest first; none where nothing is odd."""
     passes = outputs.passes if outputs else ()
     return (*(line for one in passes for line in _of_pass(one)), *_of_client(verdict))
+
+
+def attached_warnings(launches: Iterable[LaunchRecord]) -> tuple[str, ...]:
+    """One sentence an arm whose engine ran already: what nobody here knows of it, and whether it attests anything."""
+    attached = [launch for launch in launches if launch.attached]
+    sentences = []
+    for role in ROLES:
+        of_role = [launch for launch in attached if launch.role == role]
+        if not of_role:
+            continue
+        silent = any(not launch.attestation for launch in of_role)
+        proof = "it shows no attestation, so nobody has shown what it runs" if silent else "it attests its arm"
+        sentences.append(
+            f"the {ROLE_NAMES[role]}'s engine ran already: its flags and environment are not recorded, and {proof}"
+        )
+    return tuple(sentences)
 
 
 def _of_pass(one: PassSummary) -> Iterator[str]:
@@ -44,7 +60,7 @@ def _of_pass(one: PassSummary) -> Iterator[str]:
 
 def _of_client(verdict: Verdict) -> Iterator[str]:
     evidence = verdict.latency.evidence if verdict.latency else None
-    if evidence is None or evidence.client is None:
+    if evidence is None or evidence.client is None or evidence.clock == "client":
         return
     for arm, client_us, period_us in (
         ("baseline", evidence.client.baseline_us, evidence.period.baseline_us),

@@ -90,7 +90,7 @@ class Comparisons:
                 raise
             return holder, False
         stored = self.get(new.id)
-        assert stored is not None  # noqa: S101 - it was committed a moment ago and nothing deletes comparisons
+        assert stored is not None  # noqa: S101 - it was committed a moment ago and only what has ended is removed
         return stored, True
 
     def get(self, comparison_id: str) -> Stored | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from junitparser import Error, Failure, TestSuite
 
 from tests.integration.service.test_cli import Command, clean_environment, command_in, variables_of
 
@@ -37,9 +38,19 @@ def policy_in(folder: Path, **changes: Any) -> str:
     return str(path)
 
 
-def left(folder: Path) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads((folder / "out" / "gate.json").read_text())
-    assert (folder / "out" / "gate.xml").exists()
+def left(folder: Path, out: str = "out") -> dict[str, Any]:
+    """What the gate left: its JSON, and beside it JUnit that an independent parser reads as the same decision."""
+    document: dict[str, Any] = json.loads((folder / out / "gate.json").read_text())
+    suite = TestSuite.fromstring((folder / out / "gate.xml").read_text())
+    cases = list(suite)
+    kinds = [type(result) for case in cases for result in case.result]
+    assert (suite.tests, suite.failures, suite.errors) == (len(cases), kinds.count(Failure), kinds.count(Error))
+    if document["result"] is None:
+        assert [case.name for case in cases] == ["comparison"]
+        assert kinds == [Error]
+    else:
+        assert [case.name for case in cases] == [check["name"] for check in document["result"]["checks"]]
+        assert (Failure in kinds) == (document["exit_code"] != 0)
     return document
 
 
@@ -119,7 +130,7 @@ def test_the_github_action_step_by_step(tmp_path: Path) -> None:
     assert files["GITHUB_OUTPUT"].read_text() == "exit-code=1\n"
     assert "::error title=equipoise gate::Block: the candidate decodes slower" in said
     assert files["GITHUB_STEP_SUMMARY"].read_text().startswith("## Gate: block (m)")
-    assert json.loads((tmp_path / "equipoise-gate" / "gate.json").read_text())["exit_code"] == 1
+    assert left(tmp_path, "equipoise-gate")["exit_code"] == 1
 
 
 def filled(text: str, inputs: dict[str, str]) -> str:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from pydantic import JsonValue, ValidationError
 
 from equipoise_evals.model import ClientTiming
-from equipoise_service.engines.streaming import Chunk, NoTiming, timing, token_by_token
+from equipoise_service.engines.streaming import Chunk, NoTiming, client_steps, timing, token_by_token
 
 
 def test_a3_01_a_chunk_of_several_tokens_is_not_one_tokens_latency() -> None:
@@ -78,3 +78,25 @@ def test_ttft_and_tpot_add_up_to_the_latency(gaps_s: list[float], started_s: flo
 )
 def test_a3_21_tokens_that_the_engine_holds_back_are_not_measured(info: dict[str, JsonValue], streams: bool) -> None:
     assert token_by_token(info) is streams
+
+
+def test_a_step_ends_when_the_last_sequence_has_its_token() -> None:
+    first = [Chunk(1.0, 1), Chunk(1.010, 2), Chunk(1.020, 3)]
+    second = [Chunk(1.001, 1), Chunk(1.012, 2), Chunk(1.021, 3), Chunk(1.040, 4)]
+    steps = client_steps([first, second], prompt_tokens=32, steps=2)
+    assert steps.period_us == pytest.approx((11_000.0, 9_000.0))
+    assert steps.busy_us == steps.period_us
+    assert (steps.real_batch, steps.graph_batch, steps.context_tokens) == ((2, 2), (0, 0), (66, 68))
+    assert steps.monotonic_ns == (1_012_000_000, 1_021_000_000)
+
+
+def test_tokens_that_arrive_together_leave_the_mean_right() -> None:
+    whole = [Chunk(1.0, 1), Chunk(1.030, 4)]
+    steps = client_steps([whole], prompt_tokens=1, steps=3)
+    assert steps.busy_us == pytest.approx((30_000.0, 0.0, 0.0))
+    assert sum(steps.busy_us) / 3 == pytest.approx(timing(0.5, whole).tpot_us)
+
+
+def test_a_stream_with_too_few_tokens_has_no_steps() -> None:
+    with pytest.raises(NoTiming, match="2 tokens came where 4 were asked for"):
+        client_steps([[Chunk(1.0, 1), Chunk(1.1, 2)]], prompt_tokens=1, steps=3)

@@ -7,7 +7,8 @@ from statsmodels.stats.power import TTestPower
 from equipoise_evals.calibrate.accuracy import _word
 from equipoise_evals.judge import judge
 from equipoise_evals.judge.words import latency_sentence
-from equipoise_evals.model import BlockRecord, LatencyInconclusive, LaunchHistory, Record
+from equipoise_evals.model import ROLES, BlockRecord, LatencyInconclusive, LaunchHistory, Record
+from equipoise_evals.stats.paired import tango_interval
 from tests.support import records as make
 
 
@@ -243,3 +244,22 @@ def test_requests_that_failed_under_stress_and_what_a_guard_said_are_in_the_note
     unstressed = judge(make.together(passes), make.plan()).accuracy
     assert unstressed is not None
     assert accuracy.evidence.notes[:-1] == unstressed.evidence.notes
+
+
+@pytest.mark.parametrize(("right", "word"), [("A", "block"), ("B", "inconclusive")])
+def test_every_question_changing_alike_is_judged_by_the_declared_pair(right: str, word: str) -> None:
+    """All of 40 answers lost, or won, in both passes: clustered over questions that leaves no spread to go by."""
+    plan = make.plan(latency=None, accuracy=make.accuracy_plan(40))
+    passes = [make.one_pass(pair, role, [role == right] * 40) for pair in (1, 2) for role in ROLES]
+    parts = ([make.questions(40)], make.launches(plan, 2), make.treatment(), passes)
+    verdict = judge(make.together(*parts), plan)
+    assert verdict.overall.word == word  # without a latency half a gain alone ships nothing
+    assert verdict.accuracy is not None
+    assert verdict.accuracy.word == ("regression" if right == "A" else "improved")
+    evidence = verdict.accuracy.evidence
+    assert (evidence.method, abs(evidence.difference_pp)) == ("tango", 100.0)
+    # Tango (1998), as a score interval, is not of width 0 where every question changed.
+    level = evidence.interval_pp.level
+    only_b, only_a = (40, 0) if right == "B" else (0, 40)
+    low, high = tango_interval(only_b, only_a, 40, confidence=level)
+    assert (evidence.interval_pp.low, evidence.interval_pp.high) == pytest.approx((100 * low, 100 * high))

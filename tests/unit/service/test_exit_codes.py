@@ -49,6 +49,8 @@ EXPECTED: dict[type[errors.EquipoiseError], int] = {
     errors.NotFinished: 64,
     errors.AlreadyFinished: 64,
     errors.NotResumable: 64,
+    errors.NotEnded: 64,
+    errors.NotComparable: 64,
     errors.StorageUnavailable: 3,
 }
 

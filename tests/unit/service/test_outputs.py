@@ -13,7 +13,7 @@ from equipoise_evals.model import (
     TokenChoice,
     Verdict,
 )
-from equipoise_service.report.markdown_outputs import LONGEST_ANSWER, gap_text, outputs_markdown, parted_cells
+from equipoise_service.report.markdown_outputs import FULL, gap_text, outputs_markdown, parted_cells
 from equipoise_service.report.outputs import MOST_LISTED, Outputs, outputs_of
 from equipoise_service.report.warnings import warnings_of
 from tests.support import records as make
@@ -115,7 +115,7 @@ def test_long_answers_are_shown_from_their_end() -> None:
     lines = [line for block in outputs_markdown(found) for line in block if line.startswith("* B1")]
     assert len(lines) == 1
     assert "… xxx" in lines[0]
-    assert len(lines[0]) < LONGEST_ANSWER + 100
+    assert len(lines[0]) < FULL.answer_chars + 100
 
 
 def test_many_divergences_are_counted_and_few_listed() -> None:

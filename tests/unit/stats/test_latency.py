@@ -11,6 +11,7 @@ from scipy import integrate, optimize, stats
 
 from equipoise_evals.stats.latency import (
     abba_contrast,
+    effect_difference,
     quantile_contrast,
     quantile_hd,
     quantile_supported,
@@ -184,3 +185,24 @@ def test_quantile_contrast() -> None:
     assert math.isnan(quantile_contrast(steps, steps[:99], 0.9))
     with pytest.raises(ValueError, match="positive"):
         quantile_contrast([1.0, 0.0], [1.0], 0.5)
+
+
+def test_effect_difference_is_welchs_interval_as_scipy_has_it() -> None:
+    first, second = [-0.021, -0.018, -0.025, -0.019], [-0.010, -0.016, -0.002]
+    found = effect_difference(first, second, 0.9)
+    test = stats.ttest_ind(second, first, equal_var=False)
+    interval = test.confidence_interval(0.9)
+    assert math.log(found.ratio) == pytest.approx(np.mean(second) - np.mean(first))
+    assert (math.log(found.low), math.log(found.high)) == pytest.approx((interval.low, interval.high), rel=1e-9)
+    assert found.df == pytest.approx(test.df)
+    swapped = effect_difference(second, first, 0.9)
+    assert (swapped.low, swapped.high) == pytest.approx((1 / found.high, 1 / found.low))
+
+
+def test_effect_difference_of_one_pair_has_no_interval_and_without_spread_no_width() -> None:
+    alone = effect_difference([0.1], [0.2, 0.3])
+    assert alone.ratio == pytest.approx(math.exp(0.15))
+    assert all(math.isnan(one) for one in (alone.low, alone.high, alone.df))
+    assert effect_difference([0.0, 0.0], [0.0, 0.0]) == (1.0, 1.0, 1.0, math.inf)
+    with pytest.raises(ValueError, match="first"):
+        effect_difference([], [0.1])
