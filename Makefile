@@ -71,9 +71,9 @@ check: .venv/.ready ## Format, lint, types, import contracts
 
 .PHONY: test
 test: setup check ## Set everything up and run every test that this machine can run
-	@$(BIN)/python -m pytest -n 2 tests/unit tests/property tests/contract \
+	@$(BIN)/python -m pytest -n 2 tests/unit tests/property tests/contract --ignore tests/contract/service \
 		--cov=equipoise_evals --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
-	@$(BIN)/python -m pytest -n 2 --dist loadfile tests/guarantee tests/integration -m "not engine and not chaos"
+	@$(BIN)/python -m pytest -n 2 --dist loadfile tests/guarantee tests/contract/service tests/integration -m "not engine and not chaos"
 	@$(MAKE) --no-print-directory browser
 	@$(BIN)/python -m pytest tests/integration -m "engine and not chaos"
 	@$(MAKE) --no-print-directory test-backends
@@ -96,7 +96,7 @@ test-backends: setup ## The plugin's own tests, inside the engine environment
 
 .PHONY: test-chaos
 test-chaos: .venv/.ready ## 200 comparisons while services and engines are killed at random, seeded (a quarter of an hour)
-	@$(BIN)/python -m pytest -n 2 --timeout 1800 -rP tests/integration/service/test_chaos.py -m chaos
+	@$(BIN)/python -m pytest -n 2 --timeout 3600 -rP tests/integration/service/test_chaos.py -m chaos
 
 .PHONY: calibrate
 calibrate: .venv/.ready ## How often the judge errs in simulated worlds: the full grid into docs/calibration.md (a quarter of an hour and more)
@@ -130,8 +130,9 @@ gpu-evidence: .venv/.ready ## Measure on this machine's GPU and keep raw records
 	@$(BIN)/python -m tests.gpu.evidence --models '$(MODELS)' $(STEP)
 
 .PHONY: schemas
-schemas: .venv/.ready ## Write the published JSON schemas of records, plan and verdict
+schemas: .venv/.ready ## Write the published JSON schemas of records, plan and verdict, and the OpenAPI document
 	@$(BIN)/python -m equipoise_service.schemas docs/schemas
+	@$(BIN)/python -m equipoise_service.api docs/schemas
 
 .PHONY: clean
 clean: ## Remove .venv and caches of the checkout; the shared cache stays

@@ -1,26 +1,29 @@
-"""What stands between this machine and a comparison: each finding with its remedy. It changes nothing.
-
-Drivers, clocks and persistence mode of GPUs are not looked at yet.
-"""
+"""What stands between this machine and a comparison: each finding with its remedy. It changes nothing."""
 
 import json
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Literal
 
 import psutil
+from sqlalchemy.exc import SQLAlchemyError
 
-from equipoise_evals.model import Frozen
+from equipoise_service.doctor_gpu import gpu_findings
+from equipoise_service.engine_processes import engine_processes
 from equipoise_service.engines.ports import HIGHEST, LOWEST, is_free, listeners
-from equipoise_service.errors import EquipoiseError
+from equipoise_service.errors import EquipoiseError, StorageUnavailable
+from equipoise_service.findings import Finding
 from equipoise_service.folder import holder_of
 from equipoise_service.machine import Machine
 from equipoise_service.questions import HUB, load_questions, source_of
+from equipoise_service.settings import Settings
+from equipoise_service.store import Store
 
 GIB = 1 << 30
 DATA_GIB, ENGINE_GIB = 1, 12
@@ -28,30 +31,23 @@ DATA_GIB, ENGINE_GIB = 1, 12
 ENGINE_MEMORY_GIB = 4
 """Of one CPU engine with the embedded model (DESIGN, facts about SGLang on a CPU)."""
 PROBE_LIMIT_S = 30.0
-STEP_LOG = "EQUIPOISE_STEP_LOG"
-"""Set for every engine; its value says which data folder the engine belongs to."""
 OWN = ("equipoise-service", "equipoise-evals", "fastapi", "sqlalchemy", "pydantic", "numpy", "scipy")
 ENGINE = ("sglang", "torch", "flashinfer-python", "equipoise-backends")
-
-
-class Finding(Frozen):
-    """One thing looked at; ``remedy`` says what to do where ``state`` is not ``ok``."""
-
-    name: str
-    state: Literal["ok", "warning", "problem"]
-    detail: str
-    remedy: str = ""
 
 
 def findings(machine: Machine) -> Iterator[Finding]:
     """Everything looked at, in the order in which it matters."""
     yield _versions()
     yield _device(machine)
+    if machine.device == "cuda":
+        yield from gpu_findings()
     yield _engine(machine)
     yield _questions(machine)
     yield from _disk(machine)
     yield _memory(machine)
     yield _service(machine)
+    yield _privacy(machine)
+    yield from _access(machine)
     yield _port(machine)
     yield _engine_ports()
     yield from _leftovers(machine)
@@ -164,6 +160,60 @@ def _service(machine: Machine) -> Finding:
     return Finding(name="service", state="ok", detail=f"process {holder.pid} at {holder.url or 'a private address'}")
 
 
+def _privacy(machine: Machine) -> Finding:
+    """The folder holds everybody's results, and the secrets with which webhooks are signed."""
+    folder = machine.settings.data
+    name = "data folder's rights"
+    if not folder.is_dir():
+        return Finding(name=name, state="ok", detail="not made yet; it will be its owner's alone")
+    mode = folder.stat().st_mode & 0o777
+    if mode & 0o077:
+        detail = f"{folder} is open to others ({mode:03o})"
+        return Finding(name=name, state="warning", detail=detail, remedy=f"chmod 700 {shlex.quote(str(folder))}")
+    return Finding(name=name, state="ok", detail=f"its owner's alone ({mode:03o})")
+
+
+def _access(machine: Machine) -> Iterator[Finding]:
+    """Whether those who should can enter, and whether webhooks arrive."""
+    settings = machine.settings
+    if not settings.asks_for_tokens:
+        yield Finding(name="tokens", state="ok", detail=f"not asked for at {settings.host}, this machine's own address")
+    if settings.database_url is None and not (settings.data / "equipoise.db").is_file():
+        yield from _tokens(settings, 0)
+        return
+    store = Store.open(settings.url_of_database, migrated=False)
+    try:
+        now = datetime.now(UTC)
+        yield from _tokens(settings, sum(token.valid_at(now) for token in store.tokens.every()))
+        yield from _webhooks(store)
+    except (StorageUnavailable, SQLAlchemyError) as error:
+        remedy = "start the service once, which brings an older database up to date; its log says what else is wrong"
+        detail = f"cannot be read ({type(error).__name__})"
+        yield Finding(name="database", state="warning", detail=detail, remedy=remedy)
+    finally:
+        store.database.close()
+
+
+def _tokens(settings: Settings, valid: int) -> Iterator[Finding]:
+    if settings.asks_for_tokens and valid == 0:
+        remedy = "equipoise token create NAME --scope admin"
+        yield Finding(name="tokens", state="problem", detail="asked for, and none is valid", remedy=remedy)
+    elif settings.asks_for_tokens:
+        yield Finding(name="tokens", state="ok", detail=f"asked for; {valid} valid")
+
+
+def _webhooks(store: Store) -> Iterator[Finding]:
+    for webhook in store.webhooks.every():
+        last = store.webhooks.last_delivery(webhook.id)
+        name = f"webhook {webhook.id}"
+        if last is None or last.attempts == 0 or last.delivered_at is not None:
+            yield Finding(name=name, state="ok", detail=f"{webhook.url}: nothing is overdue")
+            continue
+        remedy = f"mend the receiver; `equipoise webhook remove {webhook.id}` ends it"
+        detail = f"{webhook.url}: failed {last.attempts} times, last with {last.last_error}"
+        yield Finding(name=name, state="warning", detail=detail, remedy=remedy)
+
+
 def _port(machine: Machine) -> Finding:
     port = machine.settings.port
     name = f"port {port}"
@@ -190,10 +240,8 @@ def _leftovers(machine: Machine) -> Iterator[Finding]:
     """Engine processes, told apart by the step log that each was told to write."""
     mine: list[int] = []
     others: list[int] = []
-    for process in psutil.process_iter():
-        step_log = _step_log(process)
-        if step_log is not None:
-            (mine if step_log.is_relative_to(machine.settings.data) else others).append(process.pid)
+    for process, step_log in engine_processes():
+        (mine if step_log.is_relative_to(machine.settings.data) else others).append(process.pid)
     name = "engine processes"
     if mine and holder_of(machine.settings.data) is None:
         pids = " ".join(map(str, sorted(mine)))
@@ -205,11 +253,3 @@ def _leftovers(machine: Machine) -> Iterator[Finding]:
         remedy = "they share this machine's cores and memory; a comparison beside them measures both"
         detail = f"{len(others)} of another data folder's service"
         yield Finding(name="other engine processes", state="warning", detail=detail, remedy=remedy)
-
-
-def _step_log(process: psutil.Process) -> Path | None:
-    try:
-        path = process.environ().get(STEP_LOG)
-    except (psutil.NoSuchProcess, psutil.AccessDenied):
-        return None  # gone, or another user's and so not ours
-    return None if path is None else Path(path)

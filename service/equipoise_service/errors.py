@@ -4,6 +4,7 @@
 
     EquipoiseError                     title, status, type (the last part of the problem's URI)
     ├── SettingsError              500  a variable of the environment holds something unusable (stops the process)
+    │   └── NoTokens               500  beyond the loopback nobody enters without a token (stops the process)
     ├── DataInUse                  500  another service holds the data folder (stops the process)
     ├── ServerError                500  the HTTP server did not start (stops the process)
     └── Refusal
@@ -14,6 +15,7 @@
         ├── BackendUnsupported     422  this GPU and SGLang version refuse the arm's attention backend
         ├── ModelRefused
         │   ├── UnknownModel       422
+        │   ├── ModelNotAllowed    422
         │   ├── GatedModel         422
         │   └── ModelUnavailable   503  known, but not complete here and not reachable
         ├── QuestionsRefused
@@ -29,6 +31,18 @@
         ├── IdempotencyConflict    409
         ├── InvalidCursor          422
         ├── ComparisonNotFound     404
+        ├── AccessRefused
+        │   ├── Unauthenticated    401  no token, or one that is not valid
+        │   ├── Forbidden          403  the token's scope does not allow this
+        │   ├── AdminByCommand     403  tokens and webhooks of a service that asks nobody who they are
+        │   ├── CrossSite          403  another site's page asks for a change
+        │   ├── WrongHost          421  addressed by a name that is not this service's
+        │   ├── BodyTooLarge       413
+        │   ├── BodyTooSlow        408
+        │   ├── TooManyRequests    429
+        │   └── QueueFull          429
+        ├── TokenNotFound          404
+        ├── WebhookNotFound        404
         ├── LogNotKept             404  the log of an engine that did not run here, or is kept no more
         ├── NotFinished            409  a report of something that has no verdict
         ├── AlreadyFinished        409  cancelling what has ended
@@ -70,6 +84,7 @@ class EquipoiseError(Exception):
         super().__init__(detail)
         self.detail = detail
         self.fields = tuple(fields)
+        self.headers: dict[str, str] = {}
 
 
 class SettingsError(EquipoiseError):
@@ -81,6 +96,20 @@ class SettingsError(EquipoiseError):
     def __init__(self, variable: str, why: str) -> None:
         super().__init__(f"{variable}: {why}")
         self.variable = variable
+
+
+class NoTokens(SettingsError):
+    """Nobody could use a service that listens beyond the loopback and knows no token."""
+
+    title = "No tokens"
+    type = "no-tokens"
+
+    def __init__(self, host: str) -> None:
+        super().__init__(
+            "EQUIPOISE_HOST",
+            f"{host} can be reached from other machines, where every request needs a token, and there is none yet: "
+            "make one with `equipoise token create NAME --scope admin`, or bind 127.0.0.1",
+        )
 
 
 class DataInUse(EquipoiseError):
@@ -202,6 +231,13 @@ class UnknownModel(ModelRefused):
 
     title = "Unknown model"
     type = "unknown-model"
+
+
+class ModelNotAllowed(ModelRefused):
+    """The operator's lists leave this model out."""
+
+    title = "Model not allowed"
+    type = "model-not-allowed"
 
 
 class GatedModel(ModelRefused):
@@ -404,3 +440,148 @@ class StorageUnavailable(Refusal):
 
     def __init__(self, why: str) -> None:
         super().__init__(f"the database cannot be used now: {why}; ask again in a moment")
+
+
+class AccessRefused(Refusal):
+    """Who asks, from where, how much or how often stands against it."""
+
+
+class Unauthenticated(AccessRefused):
+    """No token, or one that is unknown, expired or revoked; which of them is not told."""
+
+    title = "Token needed"
+    status = 401
+    type = "unauthenticated"
+    remedy = "Ask whoever runs this service for a token; a browser sends it as the password, with any name."
+
+    def __init__(self, shown: bool, browser: bool) -> None:
+        why = "the token is not valid" if shown else "this service asks for a token"
+        super().__init__(f"{why}; send one as `Authorization: Bearer …`, or set EQUIPOISE_TOKEN for `equipoise`")
+        self.headers = {
+            "WWW-Authenticate": 'Basic realm="Equipoise: the token is the password"' if browser else "Bearer"
+        }
+
+
+class Forbidden(AccessRefused):
+    """A valid token whose scope does not allow this."""
+
+    title = "Scope too small"
+    status = 403
+    type = "forbidden"
+    remedy = "Use a token of the scope that is named."
+
+    def __init__(self, scope: str, needed: str) -> None:
+        super().__init__(f"this needs a token of scope {needed!r}; the one shown has scope {scope!r}")
+
+
+class AdminByCommand(AccessRefused):
+    """Where nobody is asked who they are, any user of the machine could leave a token behind for later."""
+
+    title = "Not over HTTP"
+    status = 403
+    type = "admin-by-command"
+    remedy = "Use the command on the service's own machine."
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a service that asks nobody for a token changes tokens and webhooks by command only: `equipoise token`, "
+            "`equipoise webhook`"
+        )
+
+
+class CrossSite(AccessRefused):
+    """A browser says that a page of another site asks for a change."""
+
+    title = "Asked by another site"
+    status = 403
+    type = "cross-site"
+    remedy = "Nothing was changed. Use the pages of this service itself."
+
+    def __init__(self) -> None:
+        super().__init__("a page of another site asked for this; only the service's own pages and programs may")
+
+
+class WrongHost(AccessRefused):
+    """A name that anybody's DNS could point to this machine."""
+
+    title = "Not this service's name"
+    status = 421
+    type = "wrong-host"
+    remedy = "Use the address that the service printed when it started, or list the name in EQUIPOISE_ALLOWED_HOSTS."
+
+    def __init__(self, host: str) -> None:
+        super().__init__(
+            f"{host[:253]!r} is no name of this service; use its address, or list the name in EQUIPOISE_ALLOWED_HOSTS"
+        )
+
+
+class BodyTooLarge(AccessRefused):
+    """More bytes than any request needs."""
+
+    title = "Body too large"
+    status = 413
+    type = "body-too-large"
+
+    def __init__(self, limit_bytes: int) -> None:
+        super().__init__(f"the body is longer than {limit_bytes} bytes")
+        self.headers = {"Connection": "close"}
+
+
+class BodyTooSlow(AccessRefused):
+    """A body that does not end."""
+
+    title = "Body too slow"
+    status = 408
+    type = "body-too-slow"
+
+    def __init__(self, limit_s: float) -> None:
+        super().__init__(f"the body was not complete after {limit_s:g} s")
+        self.headers = {"Connection": "close"}
+
+
+class TooManyRequests(AccessRefused):
+    """One caller asks faster than is allowed."""
+
+    title = "Too many requests"
+    status = 429
+    type = "too-many-requests"
+    remedy = AGAIN
+
+    def __init__(self, per_s: float, wait_s: int) -> None:
+        super().__init__(f"at most {per_s:g} requests a second from one caller; ask again in {wait_s} s")
+        self.headers = {"Retry-After": str(wait_s)}
+
+
+class QueueFull(AccessRefused):
+    """As many comparisons wait as may wait."""
+
+    title = "Queue full"
+    status = 429
+    type = "queue-full"
+    remedy = AGAIN
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"{most} comparisons wait already, and no more may (EQUIPOISE_QUEUE_MAX); ask again later")
+        self.headers = {"Retry-After": "60"}
+
+
+class TokenNotFound(Refusal):
+    """No token has this id."""
+
+    title = "Token not found"
+    status = 404
+    type = "token-not-found"
+
+    def __init__(self, token_id: str) -> None:
+        super().__init__(f"there is no token {token_id!r}; `equipoise token list` and GET /tokens list them")
+
+
+class WebhookNotFound(Refusal):
+    """No webhook has this id."""
+
+    title = "Webhook not found"
+    status = 404
+    type = "webhook-not-found"
+
+    def __init__(self, webhook_id: str) -> None:
+        super().__init__(f"there is no webhook {webhook_id!r}; `equipoise webhook list` and GET /webhooks list them")

@@ -29,7 +29,7 @@ def prepare(folder: Path) -> None:
         SettingsError: It cannot be made.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # secrets of webhooks are in there
     except OSError as unusable:
         raise SettingsError("EQUIPOISE_DATA", f"{folder} cannot be made a folder: {unusable.strerror}") from unusable
 

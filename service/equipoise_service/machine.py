@@ -17,10 +17,10 @@ from equipoise_service.engines import EngineEnvironment, SGLangLauncher
 from equipoise_service.engines.attached import AttachedLauncher
 from equipoise_service.engines.backends import unsupported
 from equipoise_service.engines.device import NvmlDevice
-from equipoise_service.engines.embedded import NAMES, Converter
+from equipoise_service.engines.embedded import Converter
 from equipoise_service.engines.environment import Device
 from equipoise_service.engines.leftovers import Leftovers
-from equipoise_service.engines.models import ModelPlaces, resolve_model
+from equipoise_service.engines.models import ModelPlaces, resolve_model, simulated_model
 from equipoise_service.engines.provision import engine_environment_path, find_backends, plugin_path
 from equipoise_service.errors import NoEngine
 from equipoise_service.profiles import PROFILES, DeviceProfile
@@ -93,14 +93,16 @@ class Machine:
         Raises:
             ModelRefused: It is unknown, gated or cannot be had.
         """
-        if self.device == "simulated":
-            # Simulated engines hold no model; where none was named, a report must not read as if one had been measured.
-            shown = "simulated engines" if name.lower() in NAMES else name
-            return ModelRef(name=shown, source="simulated", path=f"/simulated/{name}", revision="simulated")
         engine = self.environments()["default"]
         dtype = "float32" if self.device == "cpu" else "bfloat16"
         converter = Converter(engine.python, engine.plugin_path, dtype)
-        return resolve_model(name, ModelPlaces(self.settings.cache, converter))
+        places = ModelPlaces(self.settings.cache, converter, self._model_roots(), self.settings.models)
+        return simulated_model(name, places) if self.device == "simulated" else resolve_model(name, places)
+
+    def _model_roots(self) -> tuple[Path, ...] | None:
+        """Folders from which a model may be taken; None for any."""
+        nowhere = () if self.settings.asks_for_tokens else None
+        return nowhere if self.settings.model_roots is None else self.settings.model_roots
 
     def launcher(self, comparison_id: str, plan: Plan, recorder: Recorder) -> Launcher:
         """The launcher of a comparison's engines, whose logs go below the data folder, or of those that run already."""

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from pydantic import ValidationError
 
 from equipoise_evals.model import AccuracyPlan, ArmPair, ArmSpec, LatencyPlan, ModelRef, Plan, SamplingPlan, looks_up_to
+from equipoise_service.access.engine_options import REMOTE_CODE_FLAG, flag_faults, variable_faults
 from equipoise_service.addresses import address_fault
 from equipoise_service.engines import persistent_buffer
 from equipoise_service.engines.environment import Device
@@ -30,6 +31,7 @@ from equipoise_service.errors import (
 from equipoise_service.machine import Machine
 from equipoise_service.questions import plan_questions
 from equipoise_service.requests import CompareRequest
+from equipoise_service.settings import Settings
 
 PRESETS: dict[str, Callable[[Device, Sequence[int]], ArmPair]] = {"persistent-buffer": persistent_buffer}
 """By name: from the device and the batch sizes to a pair of arms."""
@@ -41,15 +43,19 @@ def resolve(request: CompareRequest, machine: Machine) -> Plan:
     Raises:
         Refusal: It cannot be run; the class says why.
     """
+    require_allowed(request, machine.settings)
     arms = attached_arms(request, machine) if request.attached else resolve_arms(request, machine)
     latency = resolve_latency(request, machine)
     if latency is not None:
         for arm in (arms.baseline, arms.candidate):
             require_batches_fit(arm, latency)
     accuracy = resolve_accuracy(request, machine)
+    model = attached_model(request.model) if request.attached else machine.model(request.model)
+    if not request.attached and f"{model.name}@{model.revision}" in machine.settings.remote_code:
+        arms = with_remote_code(arms)
     return Plan(
         preset=request.preset,
-        model=attached_model(request.model) if request.attached else machine.model(request.model),
+        model=model,
         arms=arms,
         declared_aa=request.declared_aa,
         pairs_max=request.pairs_max,
@@ -59,6 +65,30 @@ def resolve(request: CompareRequest, machine: Machine) -> Plan:
         latency=latency,
         stress=request.stress,
     )
+
+
+def require_allowed(request: CompareRequest, settings: Settings) -> None:
+    """Refuse flags and variables that a request may not set; the preset's own may be anything.
+
+    Raises:
+        RequestInvalid: Names every one of them.
+    """
+    faults: list[FieldError] = []
+    for name, arm in (("baseline", request.baseline), ("candidate", request.candidate)):
+        if arm is not None:
+            faults += flag_faults(arm.flags, f"/{name}/flags", settings.allow_flags)
+            faults += variable_faults(arm.environment, f"/{name}/environment", settings.allow_variables)
+    if faults:
+        raise RequestInvalid(faults)
+
+
+def with_remote_code(arms: ArmPair) -> ArmPair:
+    """Both arms allowed to run the code of the model's repository, as every record and report shows."""
+    changed = {
+        name: arm.model_copy(update={"flags": (*arm.flags, REMOTE_CODE_FLAG)})
+        for name, arm in (("baseline", arms.baseline), ("candidate", arms.candidate))
+    }
+    return ArmPair(**changed)
 
 
 def resolve_arms(request: CompareRequest, machine: Machine) -> ArmPair:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import uvicorn
 
+from equipoise_service.access.door import Door
 from equipoise_service.api import create_app
 from equipoise_service.errors import DataInUse, ServerError
 from equipoise_service.folder import holder_of, prepare
@@ -85,7 +86,11 @@ async def serving(settings: Settings, listening: Listening, ready: Callable[[], 
 
 @contextlib.asynccontextmanager
 async def running_server(
-    settings: Settings, listening: Listening, url: str | None, launcher_factory: LauncherFactory | None = None
+    settings: Settings,
+    listening: Listening,
+    url: str | None,
+    launcher_factory: LauncherFactory | None = None,
+    pass_sha256: str | None = None,
 ) -> AsyncIterator["asyncio.Task[None]"]:
     """Serve while the context lasts; ready to answer inside it. The socket is closed afterwards in any case.
 
@@ -94,6 +99,7 @@ async def running_server(
         listening: Where to serve.
         url: The address to note in the data folder for other commands, None to stay private.
         launcher_factory: As for ``create_app``.
+        pass_sha256: Digest of a token that every request must show, besides those of the database; None for none.
 
     Raises:
         SettingsError: The data folder cannot be made.
@@ -105,9 +111,10 @@ async def running_server(
         if (holder := holder_of(settings.data)) is not None:
             raise DataInUse(settings.data, f"process {holder.pid}")
         config = uvicorn.Config(
-            create_app(settings, launcher_factory, url),
+            create_app(settings, launcher_factory, url, Door.of(settings, listening.host, pass_sha256)),
             log_config=None,
             access_log=False,
+            server_header=False,
             timeout_graceful_shutdown=GRACE_S,
         )
         server = Server(config)

@@ -4,14 +4,18 @@ import asyncio
 import contextlib
 import logging
 import socket
+import threading
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from equipoise_evals.model import Plan
 from equipoise_service.bell import Bell
+from equipoise_service.machine import Machine
+from equipoise_service.metrics import Metrics
 from equipoise_service.requests import CompareRequest
 from equipoise_service.settings import Settings
 from equipoise_service.store import Lease, Store
+from equipoise_service.webhooks import Sender
 from equipoise_service.worker import Rules, Tools, Worker
 
 log = logging.getLogger(__name__)
@@ -28,6 +32,10 @@ class Service:
         worker: For ``cancel``.
         working: The worker's life; done means that nothing is taken from the queue any more.
         resolve: Makes a plan of a request, or raises a ``Refusal``.
+        machine: What this machine is and can start.
+        sending: The life of what sends webhooks.
+        metrics: What ``/metrics`` tells.
+        accepting: Held while a comparison is counted and queued, so that no two take the last place.
     """
 
     settings: Settings
@@ -36,6 +44,10 @@ class Service:
     worker: Worker
     working: "asyncio.Task[None]"
     resolve: Callable[[CompareRequest], Plan]
+    machine: Machine
+    sending: "asyncio.Task[None]"
+    metrics: Metrics
+    accepting: threading.Lock = field(default_factory=threading.Lock)
 
 
 @contextlib.asynccontextmanager
@@ -63,12 +75,19 @@ async def running(
         worker = Worker(store, tools, bell, rules_of(settings, resumes=resumes, lease_s=lease_s))
         worker.recover()
         working = asyncio.create_task(worker.run(), name="worker")
+        metrics = Metrics(store, settings.data)
+        ends = Bell()
+        store.comparisons.on_end(lambda _: ends.ring())
+        sender = Sender(store, ends)
+        sending = asyncio.create_task(sender.run(), name="webhooks")
         try:
-            yield Service(settings, store, bell, worker, working, resolve)
+            yield Service(settings, store, bell, worker, working, resolve, Machine(settings), sending, metrics)
         finally:
-            working.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await working
+            for task in (working, sending):
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+            await sender.flush()
     finally:
         store.database.close()
 

@@ -12,9 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from equipoise_service.access.addresses import is_loopback
+from equipoise_service.access.engine_options import Kind
 from equipoise_service.errors import SettingsError
 
 PREFIX = "EQUIPOISE_"
@@ -91,6 +93,52 @@ class Settings(BaseSettings):
     stall_limit_s: float = Field(
         default=7_200, gt=0, description="A comparison that reports no progress for so many seconds has hung and fails."
     )
+    require_tokens: bool = Field(
+        default=False,
+        description="Ask for tokens on the loopback too, as behind a proxy; "
+        "on any other address they are always asked for.",
+    )
+    public_reads: bool = Field(
+        default=False, description="Let everybody read where tokens are asked for; changes still need one."
+    )
+    allowed_hosts: Annotated[tuple[str, ...], BeforeValidator(_from_json)] = Field(
+        default=(),
+        description="A JSON list of DNS names by which a service on the loopback may be addressed, as by a proxy.",
+    )
+    models: Annotated[tuple[str, ...], BeforeValidator(_from_json)] = Field(
+        default=("*",),
+        description="A JSON list of patterns, as `myorg/*`: hub ids that may be compared, beside the embedded model.",
+    )
+    model_roots: Annotated[tuple[Path, ...], BeforeValidator(_from_json)] | None = Field(
+        default=None,
+        description="A JSON list of folders below which a model folder must lie, links followed; "
+        "if not set, none where tokens are asked for, and any elsewhere.",
+    )
+    remote_code: Annotated[tuple[str, ...], BeforeValidator(_from_json)] = Field(
+        default=(),
+        description="A JSON list of `name@revision`: models whose repository's code engines may run, at that revision. "
+        "A folder's revision is the digest that a plan shows.",
+    )
+    allow_flags: Annotated[dict[str, Kind], BeforeValidator(_from_json)] = Field(
+        default_factory=dict,
+        description="A JSON object of further SGLang flags that requests may set: flag to `switch`, `whole`, `number`, "
+        "`word`, `wholes` or `words`.",
+    )
+    allow_variables: Annotated[dict[str, Kind], BeforeValidator(_from_json)] = Field(
+        default_factory=dict,
+        description="A JSON object of further variables that requests may set: name to `whole`, `number` or `word`.",
+    )
+    token: SecretStr | None = Field(
+        default=None, description="Token that `equipoise` shows to a service; `equipoise serve` has no use for it."
+    )
+    body_bytes_max: int = Field(default=1_000_000, ge=1_000, description="Longest body of a request, in bytes.")
+    requests_per_s: float | None = Field(
+        default=None,
+        gt=0,
+        description="Requests a second of one token, or of one address without; 50 where tokens are asked for, else no "
+        "limit, if not set. Twice as many may come at once.",
+    )
+    queue_max: int = Field(default=10_000, ge=1, description="Comparisons that may wait; more are refused.")
     attach_hosts: Annotated[tuple[str, ...], BeforeValidator(_from_json)] = Field(
         default=(),
         description="A JSON list of hosts, as `gpu7` or `10.0.0.7:30000`, whose running engines a request may attach "
@@ -98,6 +146,9 @@ class Settings(BaseSettings):
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least level of the service's log lines on standard error."
+    )
+    log_format: Literal["text", "json"] = Field(
+        default="text", description="Form of the service's log lines; `json` is one object a line."
     )
 
     @classmethod
@@ -141,6 +192,11 @@ class Settings(BaseSettings):
         return settings.model_copy(update={"data": settings.data.expanduser(), "cache": settings.cache.expanduser()})
 
     @property
+    def asks_for_tokens(self) -> bool:
+        """Whether a service under these settings asks who somebody is."""
+        return self.require_tokens or not is_loopback(self.host)
+
+    @property
     def url_of_database(self) -> str:
         """The database's URL, the default filled in."""
         return self.database_url or f"sqlite:///{self.data.expanduser() / 'equipoise.db'}"
@@ -149,6 +205,11 @@ class Settings(BaseSettings):
 def variable_of(field: str) -> str:
     """The environment variable of a setting."""
     return PREFIX + field.upper()
+
+
+def shown_token(settings: Settings) -> str | None:
+    """The token that the command line shows to a service; None shows none."""
+    return None if settings.token is None else settings.token.get_secret_value()
 
 
 def _nearest(name: str, known: Mapping[str, object]) -> str:

@@ -16,6 +16,7 @@ from equipoise_evals.gsm8k.chat import AnyPrompt
 from equipoise_evals.judge import canonical_json, judge
 from equipoise_evals.model import Plan, Verdict
 from equipoise_evals.ports import EngineFault, Launcher, Recorder, World
+from equipoise_service import logs
 from equipoise_service.bell import Bell, heard
 from equipoise_service.errors import AlreadyFinished, ComparisonNotFound, EquipoiseError, StorageUnavailable
 from equipoise_service.progress import EventProgress
@@ -214,11 +215,14 @@ class Worker:
                 comparison_id,
                 error,
                 exc_info=None if expected else error,
+                extra={"comparison": comparison_id},
             )
             comparisons.fail(comparison_id, stored_error(error))
 
     async def _measure_and_judge(self, stored: Stored) -> None:
         """Measure within the limits, then judge what is stored: a verdict rests on nothing that is not."""
+        logs.comparison.set(stored.id)
+        log.info("measuring %s", stored.model)
         progress: EventProgress | None = None
         job = asyncio.timeout(self._rules.lease.job_s)
         stall = asyncio.timeout(self._rules.stall_s)

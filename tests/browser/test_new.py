@@ -13,7 +13,7 @@ def test_a_comparison_is_planned_then_submitted(page: Page, site: Site, look: Lo
     page.get_by_label("Launch pairs at most").fill("3")
     page.get_by_label("Steps of a block").fill("16")
     page.get_by_role("button", name="Show plan and cost").click()
-    expect(page.locator("main")).to_contain_text("not known: no earlier run of this model")
+    expect(page.locator("main")).to_contain_text("by typical figures of this kind of device")
     expect(page.get_by_role("region", name="Set-up")).to_contain_text("at most 3, looks after 3")
     expect(page.get_by_label("Launch pairs at most")).to_have_value("3")
     look(page, "new")
@@ -23,11 +23,12 @@ def test_a_comparison_is_planned_then_submitted(page: Page, site: Site, look: Lo
     page.goto(f"{site.url}/new")
     page.get_by_label("Model").fill("formed")
     page.get_by_label("accuracy", exact=True).uncheck()
-    page.get_by_label("Launch pairs at most").fill("6")
+    page.get_by_label("Launch pairs at most").fill("3")
     page.get_by_label("Steps of a block").fill("16")
     page.get_by_role("button", name="Show plan and cost").click()
     # Fake engines hold the device for a second a pair.
-    expect(page.locator("main")).to_contain_text("3 device seconds if the first look ends it, 6 if all 6")
+    expect(page.locator("main")).to_contain_text("0.05 device minutes if the first look ends it (after 3 launch pairs)")
+    expect(page.locator("main")).to_contain_text("by the launch pairs of an earlier run of the same plan")
 
 
 def test_what_is_wrong_with_a_form_is_said_beside_what_was_filled_in(page: Page, site: Site, look: Look) -> None:

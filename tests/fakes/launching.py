@@ -12,7 +12,7 @@ from equipoise_service.store.records import is_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
-QUICK = Limits(start_idle_s=5, start_s=10, first_generation_s=3, request_s=20, trace_s=10, stop_grace_s=1, memory_s=1)
+QUICK = Limits(start_idle_s=10, start_s=20, first_generation_s=3, request_s=20, trace_s=10, stop_grace_s=1, memory_s=1)
 """Limits under which every failure shows within seconds."""
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -200,3 +201,16 @@ async def test_without_the_plugin_the_run_fails_by_attestation(
     assert view["status"] == "failed"
     assert view["error"]["stage"] == "attest"
     assert "plugin" in view["error"]["reason"]
+
+
+async def test_a5_15_a_model_repositorys_code_does_not_run(line: Line, tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    folder = tmp_path / "model"
+    folder.mkdir()
+    config = {"model_type": "foreign", "auto_map": {"AutoConfig": "code.Config", "AutoModelForCausalLM": "code.Model"}}
+    (folder / "config.json").write_text(json.dumps(config | {"architectures": ["Foreign"]}))
+    (folder / "code.py").write_text(f"open({str(marker)!r}, 'w').close()\n")
+    view = await line.ended(await line.submit(model=str(folder)))
+    assert (view["status"], view["error"]["stage"]) == ("failed", "start")
+    assert "trust_remote_code" in view["error"]["log_tail"] + view["error"]["reason"]
+    assert not marker.exists()

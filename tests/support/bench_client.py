@@ -38,6 +38,8 @@ TOKENS = 100
 TOKEN_S = {1: 0.002, 32: 0.005, 256: 0.025}
 """Seconds a token by requests in flight, prefills included: about an 8B model's on one H200; at batch 1 less."""
 WANTED = 0.97
+NOISE = 0.005
+"""Share by which a client's time differs from run to run."""
 
 
 class Run(NamedTuple):
@@ -149,6 +151,8 @@ async def main(python: str, tokenizer: str) -> int:
     ).stdout.strip()  # fmt: skip
     print(f"{QUESTIONS} questions, {SHOTS} worked examples, answers of {TOKENS} tokens; {time.strftime('%Y-%m-%d')}")
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}; SGLang {version}")
+    policy = "real-time" if os.sched_getscheduler(0) in {os.SCHED_RR, os.SCHED_FIFO} else "normal"
+    print(f"load of the machine at the start {os.getloadavg()[0]:.1f}; engine and clients scheduled as {policy}")
     print("100 % is the engine's own time: rounds of so many answers in flight, each of its fixed time\n")
     print("in flight  answer  engine's   ours            sglang.bench_serving   requests, most in flight")
     held = True
@@ -163,7 +167,7 @@ async def main(python: str, tokenizer: str) -> int:
             ideal_s = math.ceil(QUESTIONS / concurrency) * answer_s
             runs = await compared(concurrency, python, tokenizer, folder)
             mine, theirs = runs["ours"], runs["sglang"]
-            held &= ideal_s / mine.seconds >= WANTED and mine.seconds <= theirs.seconds
+            held &= ideal_s / mine.seconds >= WANTED and mine.seconds <= (1 + NOISE) * theirs.seconds
             print(
                 f"{concurrency:9}  {answer_s:5.2f}s  {ideal_s:7.1f}s  "
                 f"{mine.seconds:6.1f}s {ideal_s / mine.seconds:6.1%}  "
@@ -171,7 +175,8 @@ async def main(python: str, tokenizer: str) -> int:
                 f"{mine.requests}, {mine.most_open}; {theirs.requests}, {theirs.most_open}",
                 flush=True,
             )
-    print(f"\nat least {WANTED:.0%} at each, and nowhere slower than SGLang's client: {'holds' if held else 'FAILS'}")
+    word = "holds" if held else "FAILS"
+    print(f"\nat least {WANTED:.0%} at each, nowhere slower than SGLang's by over {NOISE:.1%}: {word}")
     return 0 if held else 1
 
 

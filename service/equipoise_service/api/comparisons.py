@@ -2,13 +2,18 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query, Response
+from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi.responses import JSONResponse
+from pydantic import Field
 
+from equipoise_evals.model import Frozen
 from equipoise_service.api.dependencies import TheComparison, TheService, comparison_of
+from equipoise_service.api.etags import UNCHANGED, tagged
 from equipoise_service.api.listing import ListQuery, list_of
 from equipoise_service.api.problems import document
 from equipoise_service.api.views import ComparisonList, ComparisonView, ProgressView
-from equipoise_service.errors import EmptyIdempotencyKey, IdempotencyConflict, NotResumable
+from equipoise_service.errors import EmptyIdempotencyKey, IdempotencyConflict, NotResumable, QueueFull
+from equipoise_service.estimate import DryRun, estimate
 from equipoise_service.ids import new_id
 from equipoise_service.requests import CompareRequest
 from equipoise_service.service import Service
@@ -18,23 +23,43 @@ router = APIRouter(tags=["comparisons"], responses=document(422))
 LONGEST_KEY = 255
 
 
-@router.post("/compare", status_code=202, responses=document(409, 503))
+class SubmitQuery(Frozen):
+    """The query of a submission."""
+
+    reuse: bool = Field(default=False, description="Take a comparison of the same request that has not ended.")
+    dry_run: bool = Field(default=False, description="Only plan, and say what it would cost.")
+
+
+@router.post(
+    "/compare",
+    status_code=202,
+    response_model=ComparisonView,
+    responses={
+        200: {"model": DryRun, "description": "With dry_run: nothing was queued"},
+        **document(400, 408, 409, 413, 503),
+    },
+)
 def submit(
     body: CompareRequest,
     service: TheService,
     response: Response,
+    query: Annotated[SubmitQuery, Query()],
     idempotency_key: Annotated[str | None, Header()] = None,
-    reuse: Annotated[bool, Query()] = False,
-) -> ComparisonView:
+) -> ComparisonView | Response:
     """Accept a comparison, or say why it cannot be run, before any engine starts.
 
     With an ``Idempotency-Key``, the same body sent again gets the comparison that it got the first time. With
-    ``reuse``, a request that is queued or running already, whoever sent it, gets that comparison.
+    ``reuse``, a request that is queued or running already, whoever sent it, gets that comparison. With ``dry_run`` the
+    answer is the plan and its estimated device time, and nothing is queued.
     """
+    if query.dry_run:
+        plan = service.resolve(body)
+        dry = DryRun(plan=plan, estimate=estimate(plan, service.machine.device, service.store))
+        return JSONResponse(dry.model_dump(mode="json"))
     if idempotency_key is not None and not 1 <= len(idempotency_key) <= LONGEST_KEY:
         raise EmptyIdempotencyKey
     stored = _seen_before(service, body, idempotency_key)
-    if stored is None and reuse:
+    if stored is None and query.reuse:
         stored = service.store.comparisons.unfinished_twin(body.sha256)
     stored = stored or accept(service, body, idempotency_key)
     response.headers["Location"] = f"/comparisons/{stored.id}"
@@ -48,21 +73,22 @@ def list_comparisons(query: Annotated[ListQuery, Query()], service: TheService) 
     return Response(list_of(query, service).model_dump_json(), media_type="application/json")
 
 
-@router.get("/comparisons/{comparison_id}", responses=document(404))
-def read_comparison(stored: TheComparison, service: TheService) -> ComparisonView:
-    """One comparison: request, plan, progress, and verdict or error."""
-    return _view(service, stored)
+@router.get("/comparisons/{comparison_id}", response_model=ComparisonView, responses={**UNCHANGED, **document(404)})
+def read_comparison(stored: TheComparison, service: TheService, request: Request) -> Response:
+    """One comparison: request, plan, progress, and verdict or error. Once it has ended it has an ``ETag``."""
+    body = _view(service, stored).model_dump_json().encode()
+    return tagged(request, stored, body, "application/json")
 
 
 # A coroutine: it must run in the event loop of the worker, so that a queued comparison cannot start in between.
-@router.post("/comparisons/{comparison_id}/cancel", status_code=202, responses=document(404, 409))
+@router.post("/comparisons/{comparison_id}/cancel", status_code=202, responses=document(404, 408, 409, 413))
 async def cancel(comparison_id: str, service: TheService) -> ComparisonView:
     """Cancel a comparison. One that runs is ``cancelled`` as soon as its engines are gone; its records are kept."""
     service.worker.cancel(comparison_id)
     return _view(service, comparison_of(comparison_id, service))
 
 
-@router.post("/comparisons/{comparison_id}/resume", status_code=202, responses=document(404, 409))
+@router.post("/comparisons/{comparison_id}/resume", status_code=202, responses=document(404, 408, 409, 413))
 async def resume(comparison_id: str, service: TheService) -> ComparisonView:
     """Queue a comparison again that ended without a verdict.
 
@@ -71,7 +97,9 @@ async def resume(comparison_id: str, service: TheService) -> ComparisonView:
     """
     stored = comparison_of(comparison_id, service)
     try:
-        service.store.comparisons.resume(stored.id)
+        with service.accepting:
+            require_place(service)
+            service.store.comparisons.resume(stored.id)
     except InvalidTransition as refused:
         raise NotResumable(stored.id, refused.current) from refused
     return _view(service, comparison_of(stored.id, service))
@@ -94,8 +122,16 @@ def accept(service: Service, body: CompareRequest, key: str | None = None) -> St
         idempotency_key=key,
         priority=body.priority,
     )
-    stored, added = service.store.comparisons.add(new)
+    with service.accepting:
+        require_place(service)
+        stored, added = service.store.comparisons.add(new)
     return stored if added else _same_body(stored, body, str(key))
+
+
+def require_place(service: Service) -> None:
+    """Raise ``QueueFull`` unless one more comparison may wait. Hold ``service.accepting`` until it does."""
+    if service.store.comparisons.queued() >= service.settings.queue_max:
+        raise QueueFull(service.settings.queue_max)
 
 
 def _same_body(stored: Stored, body: CompareRequest, key: str) -> Stored:

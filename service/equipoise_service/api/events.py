@@ -19,7 +19,11 @@ POLL_S = 10.0
 """The bell wakes a stream after every write of this process; this is for writes of another one."""
 
 
-@router.get("/comparisons/{comparison_id}/events", response_class=EventSourceResponse, responses=document(404))
+@router.get(
+    "/comparisons/{comparison_id}/events",
+    response_class=EventSourceResponse,
+    responses={204: {"description": "Nothing more will come"}, **document(404)},
+)
 async def stream_events(
     stored: TheComparison,
     service: TheService,

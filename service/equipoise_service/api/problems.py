@@ -135,7 +135,7 @@ def _named(path: str, error: EquipoiseError) -> Told:
         instance=path,
         errors=tuple(ProblemField(pointer=field.pointer, detail=field.detail) for field in error.fields),
     )
-    return Told(problem, error.remedy)
+    return Told(problem, error.remedy, error.headers)
 
 
 def field_errors(errors: Sequence[ErrorDetails]) -> list[FieldError]:

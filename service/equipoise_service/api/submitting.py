@@ -1,7 +1,7 @@
 """The form that submits a comparison: first its plan and what it would cost, then the order."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Request, Response
@@ -9,28 +9,18 @@ from fastapi.responses import RedirectResponse
 from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 
-from equipoise_evals.model import Plan, Verdict
 from equipoise_service.api.comparisons import accept
 from equipoise_service.api.dependencies import TheService
 from equipoise_service.api.html import page
 from equipoise_service.api.problems import field_errors
 from equipoise_service.errors import FieldError, Refusal
+from equipoise_service.estimate import estimate
 from equipoise_service.requests import CompareRequest
-from equipoise_service.store import ListFilter, Status, Store
 
 router = APIRouter(tags=["pages"], include_in_schema=False)
 
 LISTS = ("parts", "batch_sizes")
 ARMS = ("baseline", "candidate")
-LOOKED_AT = 20
-
-
-class Expected(NamedTuple):
-    """What a plan would cost, by an earlier run: device seconds if the first look ends it and if none does."""
-
-    least_s: float
-    most_s: float
-    comparison_id: str
 
 
 @router.get("/new")
@@ -57,7 +47,7 @@ async def plan_or_submit(request: Request, service: TheService) -> Response:
         return _refused(request, form, field_errors(invalid.errors()), 422)
     except Refusal as refused:
         return _refused(request, form, refused.fields or [FieldError("", refused.detail)], refused.status)
-    expected = await run_in_threadpool(expected_of, plan, service.store)
+    expected = await run_in_threadpool(estimate, plan, service.machine.device, service.store)
     return page(request, "new.html", form=form, errors=(), plan=plan, expected=expected)
 
 
@@ -80,21 +70,6 @@ def fields_of(sent: list[tuple[str, str]]) -> dict[str, Any]:
         else:
             fields[name] = value
     return fields
-
-
-def expected_of(plan: Plan, store: Store) -> Expected | None:
-    """The cost of a plan by the newest finished run that measured the same; None where there is none."""
-    for line in store.comparisons.page(ListFilter(model=plan.model.name, status=Status.SUCCEEDED), LOOKED_AT).items:
-        stored = store.comparisons.get(line.id)
-        if stored is None or stored.verdict is None:
-            continue
-        before = Plan.model_validate_json(stored.plan)
-        cost = Verdict.model_validate_json(stored.verdict).cost
-        if cost.launch_pairs and (before.latency, before.accuracy) == (plan.latency, plan.accuracy):
-            pair_s = cost.device_seconds / cost.launch_pairs
-            first = plan.looks[0] if plan.looks else plan.pairs_max
-            return Expected(first * pair_s, plan.pairs_max * pair_s, line.id)
-    return None
 
 
 def _refused(request: Request, form: Mapping[str, str], errors: object, status: int) -> Response:

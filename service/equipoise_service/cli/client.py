@@ -24,10 +24,11 @@ class Happened(NamedTuple):
 class ApiClient:
     """Speaks to one service; every refusal is a ``CommandError`` with the problem's own words."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, token: str | None = None) -> None:
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         # Submitting may download a model, so an answer has no limit; connecting has.
         limit = httpx.Timeout(None, connect=10.0)
-        self._http = httpx.AsyncClient(base_url=_address(url), timeout=limit, trust_env=False)
+        self._http = httpx.AsyncClient(base_url=_address(url), headers=headers, timeout=limit, trust_env=False)
 
     async def __aenter__(self) -> Self:
         """The client itself."""
@@ -40,6 +41,10 @@ class ApiClient:
     async def submit(self, body: dict[str, Any]) -> str:
         """Submit a comparison and return its id."""
         return str((await self._json("POST", "/compare", json=body))["id"])
+
+    async def dry_run(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The plan and its estimated cost; nothing is queued."""
+        return await self._json("POST", "/compare?dry_run=true", json=body)
 
     async def comparison(self, comparison_id: str) -> dict[str, Any]:
         """One comparison as ``GET /comparisons/{id}`` shows it."""

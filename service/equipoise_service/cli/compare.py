@@ -45,13 +45,14 @@ def compare(  # noqa: PLR0913, PLR0917 - one parameter an option, one option a f
     ] = None,
     request: Annotated[Path | None, typer.Option(help="A file with the whole request as JSON; options win.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON instead of tables.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it would cost; nothing starts.")] = False,
 ) -> int:
     """Compare two arms and say whether to ship: 0 ship or neutral, 1 block, 2 not decided, 3 error, 64 usage.
 
     Uses the service at --url, else the one that runs in the data folder, else a private one for this comparison.
     """
     given = dict(locals())
-    for name in ("url", "request", "as_json", "model_option"):
+    for name in ("url", "request", "as_json", "model_option", "dry_run"):
         del given[name]
     if model is not None and model_option is not None:
         raise CommandError("the model is named twice", ExitCode.USAGE)
@@ -61,8 +62,10 @@ def compare(  # noqa: PLR0913, PLR0917 - one parameter an option, one option a f
     if margin_accuracy_pp is not None:
         given["margin_accuracy_pp"] = points(margin_accuracy_pp, "--margin-accuracy-pp")
     body = body_of(given, request)
-    from equipoise_service.cli.comparing import compare_and_show
+    from equipoise_service.cli.comparing import compare_and_show, show_cost
 
+    if dry_run:
+        return asyncio.run(show_cost(body, url, as_json))
     return asyncio.run(compare_and_show(body, url, as_json))
 
 

@@ -10,18 +10,27 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import typer
 from rich.console import Console
 
 from equipoise_evals.model import Plan, Verdict
+from equipoise_service.access.secrets import new_token
 from equipoise_service.cli.client import ApiClient
 from equipoise_service.cli.display import LiveProgress, show_verdict
 from equipoise_service.cli.exit_codes import OF_VERDICT, CommandError
+from equipoise_service.estimate import Estimate
 from equipoise_service.folder import holder_of
 from equipoise_service.server import bind, running_server
-from equipoise_service.settings import Settings
+from equipoise_service.settings import Settings, shown_token
+
+
+class Reach(NamedTuple):
+    """A service's address, and the token to show there."""
+
+    url: str
+    token: str | None
 
 
 async def compare_and_show(body: dict[str, Any], url: str | None, as_json: bool) -> int:
@@ -33,7 +42,7 @@ async def compare_and_show(body: dict[str, Any], url: str | None, as_json: bool)
 async def resume_and_show(comparison_id: str, url: str | None, as_json: bool) -> int:
     """Resume, watch, show how it ended, and return the exit code."""
     console = Console(stderr=True)
-    async with _service(url, console) as address, ApiClient(address) as client:
+    async with _service(url, console) as service, ApiClient(*service) as client:
         after = await client.resume(comparison_id)
         await _watch(client, comparison_id, console, after)
         view = await client.comparison(comparison_id)
@@ -45,6 +54,25 @@ def _shown(view: dict[str, Any], url: str | None, as_json: bool, console: Consol
     for hint in (_page(view["id"], url), f"{_command('report')} {view['id']} prints all of it"):
         console.print(hint, highlight=False, style="dim", soft_wrap=True)
     return code
+
+
+async def show_cost(body: dict[str, Any], url: str | None, as_json: bool) -> int:
+    """Say what a comparison would cost, without starting it."""
+    async with _service(url, Console(stderr=True)) as service, ApiClient(*service) as client:
+        dry = await client.dry_run(body)
+    if as_json:
+        typer.echo(json.dumps(dry, indent=2, sort_keys=True))
+        return 0
+    found = Estimate.model_validate(dry["estimate"])
+    basis = {
+        "history": "the newest run of the same plan",
+        "profile": "typical figures, good to a factor of two or three",
+    }
+    typer.echo(
+        f"{found.pairs_least} to {found.pairs_most} launch pairs, {found.gpu_minutes_least:g} to "
+        f"{found.gpu_minutes_most:g} minutes of the device, by {basis[found.basis]}; nothing was started"
+    )
+    return 0
 
 
 def _page(comparison_id: str, url: str | None) -> str:
@@ -66,7 +94,7 @@ def _command(name: str) -> str:
 
 async def compared(body: dict[str, Any], url: str | None, console: Console) -> dict[str, Any]:
     """Submit a comparison, watch it to its end, and return it as the service shows it."""
-    async with _service(url, console) as address, ApiClient(address) as client:
+    async with _service(url, console) as service, ApiClient(*service) as client:
         comparison_id = await client.submit(body)
         console.print(f"comparison {comparison_id}", highlight=False)
         await _watch(client, comparison_id, console)
@@ -75,25 +103,26 @@ async def compared(body: dict[str, Any], url: str | None, console: Console) -> d
 
 async def fetched(comparison_id: str, url: str | None) -> dict[str, Any]:
     """A comparison that exists, as the service shows it."""
-    async with _service(url, Console(stderr=True)) as address, ApiClient(address) as client:
+    async with _service(url, Console(stderr=True)) as service, ApiClient(*service) as client:
         return await client.comparison(comparison_id)
 
 
 @contextlib.asynccontextmanager
-async def _service(url: str | None, console: Console) -> AsyncIterator[str]:
-    """The address of the service to use: the given one, the running one, or a private one for as long as this lasts."""
-    if url is not None:
-        yield url
-        return
+async def _service(url: str | None, console: Console) -> AsyncIterator[Reach]:
+    """The service to use: the given one, the running one, or a private one for as long as this lasts."""
     settings = Settings.from_env()
+    if url is not None:
+        yield Reach(url, shown_token(settings))
+        return
     holder = holder_of(settings.data)
     if holder is not None and holder.url is not None:
         console.print(f"using the service that runs at {holder.url}", highlight=False)
-        yield holder.url
+        yield Reach(holder.url, shown_token(settings))
         return
     listening = bind("127.0.0.1", 0)
-    async with running_server(settings, listening, url=None):
-        yield listening.url
+    own = new_token()  # so that nobody else on this machine can use a service that is private
+    async with running_server(settings, listening, url=None, pass_sha256=own.sha256):
+        yield Reach(listening.url, own.text)
 
 
 async def _watch(client: ApiClient, comparison_id: str, console: Console, after: int = 0) -> None:

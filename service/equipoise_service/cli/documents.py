@@ -16,7 +16,7 @@ from equipoise_service.errors import ComparisonNotFound
 from equipoise_service.ids import is_id
 from equipoise_service.interchange import RecordsDocument, records_text
 from equipoise_service.report import build_report, report_text
-from equipoise_service.settings import Settings
+from equipoise_service.settings import Settings, shown_token
 from equipoise_service.store import ListFilter, Store, Stored
 
 RECORDS = "records"
@@ -81,7 +81,7 @@ def difference_between(first: str, second: str, url: str | None) -> Difference:
 
 def _fetch(url: str, path: str) -> str:
     async def fetch() -> str:
-        async with ApiClient(url) as client:
+        async with ApiClient(url, shown_token(Settings.from_env())) as client:
             return await client.text(path)
 
     return asyncio.run(fetch())

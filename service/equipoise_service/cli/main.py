@@ -26,6 +26,8 @@ from equipoise_service.cli import (
     resume,
     serve,
     setup,
+    tokens,
+    webhooks,
 )
 from equipoise_service.cli.exit_codes import CommandError, ExitCode, code_of
 from equipoise_service.errors import EquipoiseError
@@ -71,6 +73,8 @@ app.command()(backup.backup)
 app.command()(prune.prune)
 app.command()(export.export)
 app.command("import")(import_.import_)
+app.add_typer(tokens.app, name="token")
+app.add_typer(webhooks.app, name="webhook")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

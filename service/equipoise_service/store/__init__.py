@@ -11,12 +11,15 @@ from equipoise_service.store.events import Event, Events
 from equipoise_service.store.lists import Facets, ListFilter, Page, Sort, Summary
 from equipoise_service.store.records import RecordParts, StoredRecorder
 from equipoise_service.store.status import FINAL, InvalidTransition, Status
+from equipoise_service.store.tokens import Token, Tokens
 from equipoise_service.store.transitions import Lease, StoredError
+from equipoise_service.store.webhooks import Delivery, Webhook, Webhooks
 
 __all__ = [
     "FINAL",
     "Comparisons",
     "Database",
+    "Delivery",
     "Event",
     "Events",
     "Facets",
@@ -33,6 +36,10 @@ __all__ = [
     "StoredError",
     "StoredRecorder",
     "Summary",
+    "Token",
+    "Tokens",
+    "Webhook",
+    "Webhooks",
     "open_database",
 ]
 
@@ -44,9 +51,18 @@ class Store(NamedTuple):
     comparisons: Comparisons
     records: RecordParts
     events: Events
+    tokens: Tokens
+    webhooks: Webhooks
 
     @classmethod
-    def open(cls, url: str) -> Self:
-        """Open the database at this SQLAlchemy URL, migrated to the newest schema."""
-        database = open_database(url)
-        return cls(database, Comparisons(database), RecordParts(database), Events(database))
+    def open(cls, url: str, *, migrated: bool = True) -> Self:
+        """Open the database at this SQLAlchemy URL, migrated to the newest schema unless it must not be changed."""
+        database = open_database(url, migrated=migrated)
+        return cls(
+            database,
+            Comparisons(database),
+            RecordParts(database),
+            Events(database),
+            Tokens(database),
+            Webhooks(database),
+        )

@@ -1,9 +1,10 @@
 """Comparisons: accepted, moved through their statuses, listed. Every change of status is also an event."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, Self
 
-from sqlalchemy import RowMapping, Select, insert, or_, select, update
+from sqlalchemy import Column, RowMapping, Select, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from equipoise_service.store.database import Database
@@ -18,7 +19,7 @@ from equipoise_service.store.lists import (
     read_page,
     verdict_columns,
 )
-from equipoise_service.store.status import ACTIVE, InvalidTransition, Status
+from equipoise_service.store.status import ACTIVE, FINAL, InvalidTransition, Status
 from equipoise_service.store.tables import comparisons
 from equipoise_service.store.transitions import Lease, StoredError, begin, status_of, transition
 
@@ -70,6 +71,11 @@ class Comparisons:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._on_end: list[Callable[[str], None]] = []
+
+    def on_end(self, told: Callable[[str], None]) -> None:
+        """Call ``told`` with the id of every comparison that ends in this process, once that is committed."""
+        self._on_end.append(told)
 
     def add(self, new: NewComparison) -> tuple[Stored, bool]:
         """Store a new comparison as queued.
@@ -113,6 +119,40 @@ class Comparisons:
         waiting = comparisons.c.status.in_(ACTIVE | {Status.QUEUED})
         query = select(comparisons).where(comparisons.c.request_sha256 == request_sha256, waiting)
         return self._one(query.order_by(comparisons.c.id).limit(1))
+
+    def queued(self) -> int:
+        """How many wait."""
+        query = select(func.count()).select_from(comparisons).where(comparisons.c.status == Status.QUEUED)
+        with self._database.read() as connection:
+            return int(connection.scalar(query) or 0)
+
+    def count_by_status(self) -> dict[str, int]:
+        """How many there are of each status that occurs."""
+        return self._counts(comparisons.c.status)
+
+    def count_by_verdict(self) -> dict[str, int]:
+        """How many there are of each verdict's word that occurs."""
+        return self._counts(comparisons.c.verdict_word)
+
+    def _counts(self, column: Column[str]) -> dict[str, int]:
+        query = select(column, func.count()).where(column.is_not(None)).group_by(column)
+        with self._database.read() as connection:
+            return {str(word): int(count) for word, count in connection.execute(query)}
+
+    def waiting_since(self) -> datetime | None:
+        """When the comparison was submitted that has waited longest; None if none waits."""
+        query = select(comparisons.c.created_at).where(comparisons.c.status == Status.QUEUED)
+        return self._instant(query.order_by(comparisons.c.id).limit(1))
+
+    def heartbeat(self) -> datetime | None:
+        """The newest heartbeat of the comparisons that are at work; None if none is."""
+        query = select(comparisons.c.heartbeat_at).where(comparisons.c.status.in_(ACTIVE))
+        return self._instant(query.order_by(comparisons.c.heartbeat_at.desc()).limit(1))
+
+    def _instant(self, query: Select[Any]) -> datetime | None:
+        with self._database.read() as connection:
+            found: datetime | None = connection.scalar(query)
+        return found
 
     def claim(self, lease: Lease) -> Stored | None:
         """Begin the queued comparison of the highest priority, among equals the oldest; None if none is queued."""
@@ -185,6 +225,7 @@ class Comparisons:
         with self._database.write() as connection:
             shown = verdict_columns(connection, comparison_id, verdict)
             transition(connection, comparison_id, Status.SUCCEEDED, verdict=verdict, verdict_word=word, **shown)
+        self._tell(comparison_id)
 
     def fail(self, comparison_id: str, error: StoredError) -> None:
         """Running or judging becomes failed."""
@@ -214,6 +255,13 @@ class Comparisons:
         """One transition: the row and the event that tells of it, in one transaction."""
         with self._database.write() as connection:
             transition(connection, comparison_id, wanted, why, **values)
+        if wanted in FINAL:
+            self._tell(comparison_id)
+
+    def _tell(self, comparison_id: str) -> None:
+        """Tell whoever wants to hear of ends."""
+        for told in self._on_end:
+            told(comparison_id)
 
     def _one(self, query: Select[Any]) -> Stored | None:
         with self._database.read() as connection:

@@ -84,11 +84,12 @@ def _available() -> Iterator[None]:
         raise StorageUnavailable("all connections to it are busy") from error
 
 
-def open_database(url: str) -> Database:
+def open_database(url: str, *, migrated: bool = True) -> Database:
     """Open the database, creating its folder and migrating it to the newest schema.
 
     Args:
         url: SQLAlchemy URL. A SQLite file gets WAL, foreign keys and a busy timeout.
+        migrated: False leaves the schema as it is, for who only looks.
     """
     parsed = make_url(url)
     if parsed.get_backend_name() == "sqlite" and parsed.database:
@@ -98,7 +99,8 @@ def open_database(url: str) -> Database:
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
     database = Database(engine)
-    migrate(database)
+    if migrated:
+        migrate(database)
     return database
 
 

@@ -129,3 +129,39 @@ events = Table(
     Column("kind", String(32), nullable=False),
     Column("payload", Text, nullable=False),
 )
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("id", String(12), primary_key=True),
+    Column("name", String(80), nullable=False),
+    Column("scope", String(16), nullable=False),
+    Column("sha256", String(64), nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("expires_at", UtcDateTime),
+    Column("revoked_at", UtcDateTime),
+)
+
+webhooks = Table(
+    "webhooks",
+    metadata,
+    Column("id", String(36), primary_key=True),
+    Column("url", Text, nullable=False),
+    Column("secret", Text, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+)
+
+deliveries = Table(
+    "deliveries",
+    metadata,
+    Column("id", String(36), primary_key=True),
+    Column("webhook_id", ForeignKey("webhooks.id", ondelete="CASCADE"), nullable=False),
+    Column("comparison_id", ForeignKey("comparisons.id", ondelete="CASCADE"), nullable=False),
+    Column("body", Text, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("next_at", UtcDateTime),
+    Column("delivered_at", UtcDateTime),
+    Column("last_error", Text),
+    Index(None, "next_at"),
+    Index(None, "webhook_id", "id"),
+)

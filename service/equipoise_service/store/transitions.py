@@ -10,6 +10,7 @@ from equipoise_evals.model import Frozen
 from equipoise_service.store.events import add_event
 from equipoise_service.store.status import ACTIVE, FINAL, Status, require_transition
 from equipoise_service.store.tables import comparisons
+from equipoise_service.store.webhooks import add_deliveries
 
 
 class StoredError(Frozen):
@@ -67,7 +68,7 @@ def transition(
     why: str | None = None,
     **values: datetime | str | float | None,
 ) -> None:
-    """One transition and its event; ``why`` is told in the event, as an error's reason is.
+    """One transition, its event, and at an end what webhooks are owed; ``why`` is told in the event, as a reason.
 
     Raises:
         InvalidTransition: The status cannot follow the present one.
@@ -89,6 +90,8 @@ def transition(
     if why is not None:
         payload["reason"] = why
     add_event(connection, comparison_id, "status", payload)
+    if wanted in FINAL:
+        add_deliveries(connection, comparison_id)
 
 
 def status_of(connection: Connection, comparison_id: str) -> Status:

@@ -53,7 +53,7 @@ class Case(NamedTuple):
         Case("oom_at_capture", "start", "oom_at_graph_capture", 4),
         Case("unknown_flag", "start", "unknown_flag", 4),
         Case("address_in_use", "start", "address_in_use", 8),
-        Case("hang_at_start", "start", "log has not grown for 5 s", 10),
+        Case("hang_at_start", "start", "log has not grown for 10 s", 20),
         Case("no_generation", "start", "no generation came within 3 s", 8),
         Case("no_plugin", "attest", "Equipoise plugin is missing from its environment", 4),
         Case("wrong_model", "attest", "expected model '/simulated/model', the engine serves '/another/model'", 6),

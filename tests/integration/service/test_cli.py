@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -181,6 +182,15 @@ def test_a_half_that_was_left_out_is_undecided(equipoise: Command, capsys: pytes
     assert equipoise("compare", "m", *QUICK, "--json", effect={"persistent": -0.05}) == 2
     view = json.loads(capsys.readouterr().out)
     assert (view["status"], view["verdict"]["overall"]["word"]) == ("succeeded", "inconclusive")
+
+
+def test_a_dry_run_says_the_cost_and_starts_nothing(equipoise: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    assert equipoise("compare", "--dry-run", "--parts", "latency", "--pairs-max", "4") == 0
+    assert re.search(r"3 to 4 launch pairs, [\d.]+ to [\d.]+ minutes of the device", capsys.readouterr().out)
+    assert equipoise("compare", "--dry-run", "--json", "--pairs-max", "4") == 0
+    assert json.loads(capsys.readouterr().out)["estimate"]["basis"] == "profile"
+    assert equipoise("report") == 0
+    assert "embedded" not in capsys.readouterr().out
 
 
 def test_the_same_arm_on_both_sides_is_inactive(equipoise: Command, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from huggingface_hub import file_download
 from equipoise_service.engines import digests, embedded
 from equipoise_service.engines.embedded import Converter
 from equipoise_service.engines.models import ModelPlaces, resolve_model
-from equipoise_service.errors import GatedModel, ModelRefused, ModelUnavailable, UnknownModel
+from equipoise_service.errors import GatedModel, ModelNotAllowed, ModelRefused, ModelUnavailable, UnknownModel
 from tests.fakes.hub import COMMIT, Hub, running_hub
 
 FILES = {"config.json": b'{"model_type": "llama"}', "model.safetensors": bytes(range(256)) * 40, "model.onnx": b"x"}
@@ -157,7 +157,7 @@ class TestFolder:
 
         assert resolve_model(str(inside), rooted).path == str(inside)
         for refused in (outside, root / "link"):
-            with pytest.raises(UnknownModel, match="may be taken"):
+            with pytest.raises(ModelNotAllowed, match="may be taken"):
                 resolve_model(str(refused), rooted)
 
 
@@ -175,11 +175,14 @@ def test_names_that_are_no_model_are_refused_before_anything_is_asked(name: str,
 def test_each_refusal_has_a_status_a_type_and_a_title() -> None:
     kinds = ModelRefused.__subclasses__()
 
-    assert {kind.__name__ for kind in kinds} == {"UnknownModel", "GatedModel", "ModelUnavailable"}
-    assert len({kind.type for kind in kinds}) == 3
+    assert {kind.__name__ for kind in kinds} == {
+        "UnknownModel", "ModelNotAllowed", "GatedModel", "ModelUnavailable"
+    }  # fmt: skip
+    assert len({kind.type for kind in kinds}) == 4
     # A model that cannot be had now is the server's trouble, the others are the request's.
     assert {kind.__name__: kind.status for kind in kinds} == {
         "UnknownModel": 422,
+        "ModelNotAllowed": 422,
         "GatedModel": 422,
         "ModelUnavailable": 503,
     }

@@ -48,7 +48,7 @@ def test_arms_that_differ_need_names_that_do() -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"primary_batch": 4}, "not among batch_sizes"),
+        ({"primary_batch": 4}, "is none of batch_sizes"),
         ({"batch_sizes": (16, 16)}, "distinct"),
         ({"batch_sizes": (0, 16)}, "at least 1"),
         ({"warmup_steps": 20}, "fewer than 4 timed steps"),

@@ -1,21 +1,28 @@
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
 import psutil
+import pynvml
 import pytest
 
 from equipoise_service import doctor
-from equipoise_service.doctor import Finding, findings
+from equipoise_service.access.scopes import Scope
+from equipoise_service.doctor import findings
+from equipoise_service.doctor_gpu import gpu_findings
+from equipoise_service.findings import Finding
 from equipoise_service.folder import holding
 from equipoise_service.machine import Machine
 from equipoise_service.server import Listening, bind
 from equipoise_service.settings import Settings
+from equipoise_service.store import Store
 
 
 def machine(tmp_path: Path, **fields: object) -> Machine:
@@ -147,3 +154,103 @@ def test_an_engine_without_its_service_is_left_over(tmp_path: Path, engine: int)
 def test_a_finding_is_json(tmp_path: Path) -> None:
     for finding in findings(machine(tmp_path)):
         assert json.loads(finding.model_dump_json())["name"] == finding.name
+
+
+def test_a_data_folder_that_others_can_read_is_a_warning(tmp_path: Path) -> None:
+    here = machine(tmp_path)
+    assert "not made yet" in found(here, "data folder's rights").detail
+    here.settings.data.mkdir(mode=0o755)
+    here.settings.data.chmod(0o755)
+    finding = found(here, "data folder's rights")
+    assert (finding.state, finding.remedy) == ("warning", f"chmod 700 {here.settings.data}")
+    here.settings.data.chmod(0o700)
+    assert found(here, "data folder's rights").state == "ok"
+
+
+def test_a_service_that_asks_for_tokens_needs_one(tmp_path: Path) -> None:
+    assert found(machine(tmp_path), "tokens").state == "ok"
+    here = machine(tmp_path, host="192.0.2.1")
+    assert found(here, "tokens").state == "problem"
+    store = Store.open(here.settings.url_of_database)
+    store.tokens.add("x", Scope.READ)
+    assert found(here, "tokens").detail == "asked for; 1 valid"
+    webhook = store.webhooks.add("https://example.com", "whsec_x")
+    assert found(here, f"webhook {webhook.id}").state == "ok"
+    store.database.close()
+
+
+def test_a_database_of_an_older_version_is_left_as_it_is(tmp_path: Path) -> None:
+    here = machine(tmp_path)
+    here.settings.data.mkdir()
+    (here.settings.data / "equipoise.db").touch()
+    assert found(here, "database").state == "warning"
+    with closing(sqlite3.connect(here.settings.data / "equipoise.db")) as connection:
+        assert connection.execute("SELECT name FROM sqlite_master").fetchall() == []
+
+
+class Nvml:
+    """A driver with one GPU that says what it is told to."""
+
+    def __init__(self, **says: object) -> None:
+        self.says: dict[str, object] = {
+            "PersistenceMode": 1, "ClockInfo": 1980, "MaxClockInfo": 1980, "ApplicationsClock": 1980, "Temperature": 40,
+            "CurrentClocksThrottleReasons": 0, "ComputeRunningProcesses": [], "HandleByIndex": object(), "Count": 1,
+        } | says  # fmt: skip
+
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> list[Finding]:
+        monkeypatch.setattr(pynvml, "nvmlInit", lambda: None)
+        monkeypatch.setattr(pynvml, "nvmlSystemGetDriverVersion", lambda: "580.1")
+        for name, value in self.says.items():
+            monkeypatch.setattr(pynvml, f"nvmlDeviceGet{name}", lambda *_, value=value: self.answer(value))
+        return list(gpu_findings())
+
+    @staticmethod
+    def answer(value: object) -> object:
+        if isinstance(value, Exception):
+            raise value
+        return value
+
+
+class Process(NamedTuple):
+    pid: int
+    usedGpuMemory: int | None
+
+
+def test_a_sound_gpu_has_no_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    every = Nvml().install(monkeypatch)
+    assert [finding.state for finding in every] == ["ok"] * 5
+    assert every[0].detail == "NVIDIA 580.1, 1 GPU"
+
+
+@pytest.mark.parametrize(
+    ("says", "name", "detail", "remedy"),
+    [
+        ({"PersistenceMode": 0}, "persistence", "off", "-pm 1"),
+        ({"ApplicationsClock": 1200}, "clocks", "1200 MHz", "-rac"),
+        ({"CurrentClocksThrottleReasons": 0x20}, "throttling", "software_thermal", "cooling"),
+        ({"Temperature": 90}, "throttling", "90 degrees", "cooling"),
+        ({"ComputeRunningProcesses": [Process(7, 1 << 30), Process(8, None)]}, "users", "7 (1024 MiB)", "end them"),
+    ],
+)
+def test_what_disturbs_on_a_gpu_has_its_remedy(
+    monkeypatch: pytest.MonkeyPatch, says: dict[str, object], name: str, detail: str, remedy: str
+) -> None:
+    bad = [finding for finding in Nvml(**says).install(monkeypatch) if finding.state != "ok"]
+    assert [finding.name for finding in bad] == [f"GPU 0, {name}"]
+    assert detail in bad[0].detail
+    assert remedy in bad[0].remedy
+
+
+def test_what_a_driver_does_not_tell_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    unknown = pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+    every = Nvml(ApplicationsClock=unknown).install(monkeypatch)
+    assert "not told by the driver" in next(finding.detail for finding in every if finding.name == "GPU 0, clocks")
+
+
+def test_a_driver_that_does_not_answer_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
+
+    monkeypatch.setattr(pynvml, "nvmlInit", fail)
+    finding = found(machine(tmp_path, device="cuda", engine_python=sys.executable), "driver")
+    assert (finding.state, "driver" in finding.remedy) == ("problem", True)

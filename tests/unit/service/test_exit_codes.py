@@ -17,12 +17,13 @@ from equipoise_service.cli.exit_codes import code_of
 
 OPERATIONS = Path(__file__).resolve().parents[3] / "docs" / "operations.md"
 ROW = re.compile(r"^\| `([a-z0-9-]+)` \| (\d{3}) \| (\d+) \| .* \|$", re.M)
-NEVER_RAISED = {errors.Refusal, errors.ModelRefused, errors.QuestionsRefused}
+NEVER_RAISED = {errors.Refusal, errors.ModelRefused, errors.QuestionsRefused, errors.AccessRefused}
 """Families; what is raised are their members."""
 
 EXPECTED: dict[type[errors.EquipoiseError], int] = {
     errors.EquipoiseError: 3,
     errors.SettingsError: 64,
+    errors.NoTokens: 64,
     errors.DataInUse: 3,
     errors.ServerError: 3,
     errors.RequestInvalid: 64,
@@ -31,6 +32,7 @@ EXPECTED: dict[type[errors.EquipoiseError], int] = {
     errors.BatchBeyondPool: 64,
     errors.BackendUnsupported: 64,
     errors.UnknownModel: 64,
+    errors.ModelNotAllowed: 64,
     errors.GatedModel: 64,
     errors.ModelUnavailable: 3,
     errors.MissingFolder: 64,
@@ -45,6 +47,17 @@ EXPECTED: dict[type[errors.EquipoiseError], int] = {
     errors.IdempotencyConflict: 64,
     errors.InvalidCursor: 64,
     errors.ComparisonNotFound: 64,
+    errors.Unauthenticated: 64,
+    errors.Forbidden: 64,
+    errors.AdminByCommand: 64,
+    errors.CrossSite: 64,
+    errors.WrongHost: 64,
+    errors.BodyTooLarge: 64,
+    errors.BodyTooSlow: 64,
+    errors.TooManyRequests: 64,
+    errors.QueueFull: 64,
+    errors.TokenNotFound: 64,
+    errors.WebhookNotFound: 64,
     errors.LogNotKept: 64,
     errors.NotFinished: 64,
     errors.AlreadyFinished: 64,
@@ -73,7 +86,7 @@ def made(kind: type[errors.EquipoiseError]) -> errors.EquipoiseError:
     return error
 
 
-@pytest.mark.parametrize("kind", [kind for kind in EXPECTED if kind is not errors.SettingsError])
+@pytest.mark.parametrize("kind", [kind for kind in EXPECTED if not issubclass(kind, errors.SettingsError)])
 def test_a_service_far_away_makes_no_difference(kind: type[errors.EquipoiseError]) -> None:
     request = httpx.Request("GET", "http://127.0.0.1/")
     problem = {"title": kind.title, "detail": "what happened"}

@@ -1,0 +1,87 @@
+"""What a planned comparison would hold a device for, before anything starts: from the last run alike, or from profiles.
+
+``equipoise plan`` says how many launch pairs would decide; this says what the pairs of one plan cost on this machine.
+"""
+
+from typing import Literal
+
+from equipoise_evals.model import Frozen, Plan, StopRecord
+from equipoise_service.engines.environment import Device
+from equipoise_service.profiles import PROFILES
+from equipoise_service.store import ListFilter, Status, Store
+
+RUNS_LOOKED_AT = 20
+BLOCKS_PER_QUAD = 4
+ARMS = 2
+
+
+class Estimate(Frozen):
+    """Device time of a plan.
+
+    Attributes:
+        pairs_least: Launch pairs if the first look ends the run.
+        pairs_most: Launch pairs if none does.
+        gpu_minutes_least: Minutes that engines hold the device for ``pairs_least``; on a CPU, minutes of its cores.
+        gpu_minutes_most: The same for ``pairs_most``.
+        basis: ``history``: launch pairs of an earlier run with the same plan but for its seed; ``profile``: typical
+            figures of this kind of device, good to a factor of two or three.
+    """
+
+    pairs_least: int
+    pairs_most: int
+    gpu_minutes_least: float
+    gpu_minutes_most: float
+    basis: Literal["history", "profile"]
+
+
+class DryRun(Frozen):
+    """What ``POST /compare?dry_run=true`` answers: nothing was queued."""
+
+    plan: Plan
+    estimate: Estimate
+
+
+def estimate(plan: Plan, device: Device, store: Store) -> Estimate:
+    """The device time of a plan on this machine."""
+    measured_s = seconds_per_pair_before(plan, store)
+    pair_s = seconds_per_pair(plan, device) if measured_s is None else measured_s
+    least = plan.looks[0]
+    return Estimate(
+        pairs_least=least,
+        pairs_most=plan.pairs_max,
+        gpu_minutes_least=round(least * pair_s / 60, 2),
+        gpu_minutes_most=round(plan.pairs_max * pair_s / 60, 2),
+        basis="profile" if measured_s is None else "history",
+    )
+
+
+def seconds_per_pair(plan: Plan, device: Device) -> float:
+    """Seconds of one launch pair by the device's profile: starts one after the other, blocks, passes."""
+    profile = PROFILES[device]
+    seconds = ARMS * profile.start_s
+    if plan.latency is not None:
+        blocks = BLOCKS_PER_QUAD * plan.latency.quads_per_pair
+        for batch in plan.latency.batch_sizes:
+            seconds += blocks * plan.latency.steps_per_block * profile.step_s(batch)
+    if plan.accuracy is not None:
+        accuracy = plan.accuracy
+        rounds = len(accuracy.questions.ids) / accuracy.concurrency
+        seconds += ARMS * max(rounds, 1.0) * accuracy.sampling.max_new_tokens * profile.step_s(accuracy.concurrency)
+    return seconds
+
+
+def seconds_per_pair_before(plan: Plan, store: Store) -> float | None:
+    """Mean over the launch pairs of the newest finished run of the same plan; None if there is none."""
+    newest = store.comparisons.page(ListFilter(plan.model.name, None, Status.SUCCEEDED), RUNS_LOOKED_AT).items
+    for summary in newest:
+        stored = store.comparisons.get(summary.id)
+        if stored is None:
+            continue
+        if Plan.model_validate_json(stored.plan).model_copy(update={"seed": plan.seed}) == plan:
+            held_s: dict[int, float] = {}
+            for part in store.records.parts(stored.id, "stop"):
+                stop = StopRecord.model_validate_json(part.payload)
+                held_s[stop.pair] = max(stop.held_s, held_s.get(stop.pair, 0.0))
+            if held_s:
+                return sum(held_s.values()) / len(held_s)
+    return None
