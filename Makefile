@@ -74,8 +74,18 @@ test: setup check ## Set everything up and run every test that this machine can 
 	@$(BIN)/python -m pytest -n 2 tests/unit tests/property tests/contract --ignore tests/contract/service \
 		--cov=equipoise_evals --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
 	@$(BIN)/python -m pytest -n 2 --dist loadfile tests/guarantee tests/contract/service tests/integration -m "not engine and not chaos"
+	@$(MAKE) --no-print-directory browser
 	@$(BIN)/python -m pytest tests/integration -m "engine and not chaos"
 	@$(MAKE) --no-print-directory test-backends
+
+.PHONY: browser
+browser: .venv/.ready ## Test the pages in Debian's Chromium; as root it is installed with apt-get where it is missing
+	@if ! command -v chromium > /dev/null && [ -z "$$EQUIPOISE_CHROMIUM" ]; then \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
+			echo "Chromium is missing; installing Debian's: apt-get install --no-install-recommends chromium fonts-dejavu-core"; \
+			apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core; \
+		else echo "Chromium is missing; get it with: sudo apt-get install chromium"; fi; fi
+	@$(BIN)/python -m pytest tests/browser
 
 .PHONY: test-backends
 test-backends: setup ## The plugin's own tests, inside the engine environment

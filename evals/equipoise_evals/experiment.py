@@ -67,6 +67,7 @@ async def run_comparison(plan: Plan, prompts: Sequence[AnyPrompt], world: World)
                 await verify_guards(engines)
         world.progress("launch", pair, plan.pairs_max, f"launch pair {pair} finished")
         verdict = judge(world.recorder.records(), plan)
+        world.judged(pair, verdict)
         if is_decided(verdict, plan, pair):
             break
     return verdict

@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 
 from pydantic import Field, JsonValue
 
-from equipoise_evals.model import ArmSpec, Frozen, Plan, Record, Records, Role, SamplingPlan, StepColumns
+from equipoise_evals.model import ArmSpec, Frozen, Plan, Record, Records, Role, SamplingPlan, StepColumns, Verdict
 from equipoise_evals.model.records import (
     ClientTiming,
     Clock,
@@ -173,6 +173,15 @@ class Progress(Protocol):
         ...
 
 
+Judged = Callable[[int, Verdict], None]
+"""Hears the verdict so far after each launch pair, by the number of pairs; most decide nothing yet."""
+
+
+def unheard(pair: int, verdict: Verdict) -> None:
+    """Nobody listens."""
+    del pair, verdict
+
+
 MonotonicClock = Callable[[], float]
 """Seconds of a clock that never steps back; ``time.monotonic`` outside tests."""
 
@@ -180,10 +189,18 @@ Prompts = Sequence[str]
 
 
 class World:
-    """What the experiment is given of the world: a launcher, a clock, a recorder and somebody who listens."""
+    """What the experiment is given of the world: a launcher, a clock, a recorder and those who listen."""
 
-    def __init__(self, launcher: Launcher, clock: MonotonicClock, recorder: Recorder, progress: Progress) -> None:
+    def __init__(
+        self,
+        launcher: Launcher,
+        clock: MonotonicClock,
+        recorder: Recorder,
+        progress: Progress,
+        judged: Judged = unheard,
+    ) -> None:
         self.launcher = launcher
         self.clock = clock
         self.recorder = recorder
         self.progress = progress
+        self.judged = judged

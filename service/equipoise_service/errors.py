@@ -43,6 +43,7 @@
         │   └── QueueFull          429
         ├── TokenNotFound          404
         ├── WebhookNotFound        404
+        ├── LogNotKept             404  the log of an engine that did not run here, or is kept no more
         ├── NotFinished            409  a report of something that has no verdict
         ├── AlreadyFinished        409  cancelling what has ended
         ├── NotResumable           409  resuming what has a verdict, or has not ended
@@ -351,6 +352,18 @@ class ComparisonNotFound(Refusal):
 
     def __init__(self, comparison_id: str) -> None:
         super().__init__(f"there is no comparison {comparison_id!r}; `equipoise report` and GET /comparisons list them")
+
+
+class LogNotKept(Refusal):
+    """No log of this start of an engine is kept."""
+
+    title = "Log not kept"
+    status = 404
+    type = "log-not-kept"
+    remedy = "The page of the comparison lists the logs that are kept, where its engines ran on this service."
+
+    def __init__(self, comparison_id: str, launch: str) -> None:
+        super().__init__(f"no log of the start {launch!r} of comparison {comparison_id} is kept here")
 
 
 class NotFinished(Refusal):

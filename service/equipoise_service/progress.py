@@ -1,14 +1,17 @@
 """Progress of a running comparison, as events: seldom enough for a database, often enough for people."""
 
+import json
 import logging
 from collections.abc import Callable
 
 from pydantic import JsonValue
 
+from equipoise_evals.model import Verdict
 from equipoise_service.errors import StorageUnavailable
 from equipoise_service.store import Events
 from equipoise_service.store.background import Background
 from equipoise_service.store.database import BUSY_TIMEOUT_S
+from equipoise_service.store.lists import spark_of
 
 log = logging.getLogger(__name__)
 INTERVAL_S = 0.5
@@ -57,17 +60,27 @@ class EventProgress:
             return
         self._stored_s = now_s
         payload: dict[str, JsonValue] = {"stage": stage, "done": done, "total": total, "detail": detail}
-        self._background.submit(lambda: self._store(payload))
+        self._background.submit(lambda: self._store("progress", payload))
         if not between:
             self._background.is_done(BUSY_TIMEOUT_S)
+
+    def judged(self, pair: int, verdict: Verdict) -> None:
+        """Store what is known after so many launch pairs: both halves' intervals so far, and what they cost."""
+        # Through JSON, so that the event holds just what a verdict would.
+        spark = spark_of(json.loads(verdict.model_dump_json()))
+        intervals: dict[str, JsonValue] = {half: list(limits) for half, limits in spark.items()}
+        payload: dict[str, JsonValue] = {
+            "pair": pair, "device_s": verdict.cost.device_seconds, "headline": verdict.headline, "intervals": intervals,
+        }  # fmt: skip
+        self._background.submit(lambda: self._store("look", payload))
 
     def flush(self) -> None:
         """Wait until all of it is stored."""
         self._background.flush()
 
-    def _store(self, payload: dict[str, JsonValue]) -> None:
+    def _store(self, kind: str, payload: dict[str, JsonValue]) -> None:
         try:
-            self._events.append(self._comparison_id, "progress", payload)
+            self._events.append(self._comparison_id, kind, payload)
         except StorageUnavailable as unavailable:
             log.warning("comparison %s: progress not stored: %s", self._comparison_id, unavailable.detail)
             self._not_before_s = self._clock() + PAUSE_S

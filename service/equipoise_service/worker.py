@@ -251,7 +251,8 @@ class Worker:
         plan = Plan.model_validate_json(stored.plan)
         recorder = StoredRecorder(self._store.records, stored.id)
         prompts = await asyncio.to_thread(self._tools.prompts, plan)
-        world = World(self._tools.launcher(stored.id, plan, recorder), self._tools.clock, recorder, progress)
+        launcher = self._tools.launcher(stored.id, plan, recorder)
+        world = World(launcher, self._tools.clock, recorder, progress, progress.judged)
         try:
             seen = await run_comparison(plan, prompts, world)
         except BaseException as error:

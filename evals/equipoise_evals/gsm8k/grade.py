@@ -1,10 +1,14 @@
 """The grade of one answer: its final number, compared exactly with the gold."""
 
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from equipoise_evals.gsm8k.final import final_answer
 from equipoise_evals.gsm8k.numerals import scan
 from equipoise_evals.gsm8k.plain_text import plain
+
+LONGEST_REMEMBERED = 2_000
+"""Characters; longer answers are rare, and a memory of them could grow large."""
 
 GradeState = Literal["correct", "incorrect", "no_answer"]
 
@@ -46,11 +50,19 @@ def grade(output: str, gold: str) -> Grade:
     Raises:
         GoldNotANumber: If the gold cannot be read; the output never raises.
     """
+    return _remembered(output, gold) if len(output) <= LONGEST_REMEMBERED else _grade(output, gold)
+
+
+def _grade(output: str, gold: str) -> Grade:
     expected = gold_value(gold)
     extracted = final_answer(output)
     if extracted is None:
         return Grade(None, "no_answer")
     return Grade(extracted, "correct" if extracted == expected else "incorrect")
+
+
+_remembered = lru_cache(maxsize=8_192)(_grade)
+"""Passes mostly give equal answers, and every look and every report grades them again."""
 
 
 def gold_value(gold: str) -> str:

@@ -13,11 +13,14 @@ from equipoise_service.api import (
     differences,
     events,
     health,
+    logs,
     openapi,
+    overviews,
     pages,
     problems,
     records,
     reports,
+    submitting,
     tokens,
     webhooks,
 )
@@ -30,7 +33,7 @@ from equipoise_service.service import running
 from equipoise_service.settings import Settings
 from equipoise_service.worker import Tools
 
-STATIC = Path(__file__).parent / "static"
+STATIC = Path(__file__).parents[1] / "static"
 
 
 def create_app(
@@ -70,7 +73,8 @@ def create_app(
     )
     openapi.install(app)
     problems.install(app)
-    for module in (comparisons, events, records, reports, differences, tokens, webhooks, health, pages):
+    routed = (comparisons, events, records, reports, differences, logs, tokens, webhooks, health)
+    for module in (*routed, pages, overviews, submitting):
         app.include_router(module.router)
     app.add_middleware(Guard, door=door or Door.of(settings, settings.host))
     inner_stack = app.build_middleware_stack

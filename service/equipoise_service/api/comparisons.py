@@ -1,6 +1,6 @@
 """Submitting, listing, reading, cancelling and resuming comparisons."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import JSONResponse
@@ -9,29 +9,18 @@ from pydantic import Field
 from equipoise_evals.model import Frozen
 from equipoise_service.api.dependencies import TheComparison, TheService, comparison_of
 from equipoise_service.api.etags import UNCHANGED, tagged
+from equipoise_service.api.listing import ListQuery, list_of
 from equipoise_service.api.problems import document
 from equipoise_service.api.views import ComparisonList, ComparisonView, ProgressView
-from equipoise_service.errors import EmptyIdempotencyKey, IdempotencyConflict, InvalidCursor, NotResumable, QueueFull
+from equipoise_service.errors import EmptyIdempotencyKey, IdempotencyConflict, NotResumable, QueueFull
 from equipoise_service.estimate import DryRun, estimate
-from equipoise_service.ids import is_id, new_id
+from equipoise_service.ids import new_id
 from equipoise_service.requests import CompareRequest
 from equipoise_service.service import Service
-from equipoise_service.store import FINAL, InvalidTransition, ListFilter, NewComparison, Status, Stored
+from equipoise_service.store import FINAL, InvalidTransition, NewComparison, Stored
 
 router = APIRouter(tags=["comparisons"], responses=document(422))
 LONGEST_KEY = 255
-
-VerdictWord = Literal["ship", "neutral", "block", "inconclusive", "treatment_inactive", "invalid"]
-
-
-class ListQuery(Frozen):
-    """The query of the list. A cursor comes from ``next_cursor`` of the page before."""
-
-    limit: int = Field(default=50, ge=1, le=200)
-    cursor: str | None = None
-    model: str | None = Field(default=None, max_length=1_000)
-    verdict: VerdictWord | None = None
-    status: Status | None = None
 
 
 class SubmitQuery(Frozen):
@@ -72,20 +61,16 @@ def submit(
     stored = _seen_before(service, body, idempotency_key)
     if stored is None and query.reuse:
         stored = service.store.comparisons.unfinished_twin(body.sha256)
-    stored = stored or _accept(service, body, idempotency_key)
+    stored = stored or accept(service, body, idempotency_key)
     response.headers["Location"] = f"/comparisons/{stored.id}"
     return _view(service, stored)
 
 
 @router.get("/comparisons", response_model=ComparisonList)
 def list_comparisons(query: Annotated[ListQuery, Query()], service: TheService) -> Response:
-    """Comparisons, newest first, in pages."""
-    if query.cursor is not None and not is_id(query.cursor):
-        raise InvalidCursor(query.cursor)
-    chosen = ListFilter(query.model, query.verdict, query.status)
-    listed = ComparisonList.of(service.store.comparisons.page(chosen, query.limit, query.cursor))
+    """Comparisons in pages, newest first unless asked otherwise."""
     # Written by the model itself: FastAPI would check and copy every value of it once more.
-    return Response(listed.model_dump_json(), media_type="application/json")
+    return Response(list_of(query, service).model_dump_json(), media_type="application/json")
 
 
 @router.get("/comparisons/{comparison_id}", response_model=ComparisonView, responses={**UNCHANGED, **document(404)})
@@ -125,7 +110,8 @@ def _seen_before(service: Service, body: CompareRequest, key: str | None) -> Sto
     return None if stored is None else _same_body(stored, body, str(key))
 
 
-def _accept(service: Service, body: CompareRequest, key: str | None) -> Stored:
+def accept(service: Service, body: CompareRequest, key: str | None = None) -> Stored:
+    """Queue a comparison, or raise the ``Refusal`` that says why it cannot be run."""
     plan = service.resolve(body)
     new = NewComparison(
         id=new_id(),

@@ -31,8 +31,8 @@ async def stream_events(
 ) -> Response:
     """Every event after ``Last-Event-ID``, past and future, until the comparison has ended.
 
-    Each event's ``id`` is its number, its name is ``status`` or ``progress``. When nothing more will come, the answer
-    is 204, which tells a browser to stop asking.
+    Each event has its number as ``id`` and is named ``status``, ``progress``, or ``look``: what is known after a launch
+    pair. When nothing more will come, the answer is 204, which tells a browser to stop asking.
     """
     if stored.status in FINAL and not await run_in_threadpool(
         service.store.events.after, stored.id, last_event_id, limit=1

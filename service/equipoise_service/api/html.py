@@ -1,7 +1,7 @@
 """Pages: the templates, the headers that every page carries, and whether a client would rather have one.
 
-Everything shown is escaped by the templates; scripts and styles are files of ours, which the content security policy
-enforces, and nothing is loaded from another host.
+Everything shown is escaped by the templates, which share their parts with the HTML report. Scripts and styles are files
+of ours, which the content security policy enforces, and nothing is loaded from another host.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,11 @@ from typing import Any
 from fastapi import Request, Response
 from fastapi.templating import Jinja2Templates
 
-templates = Jinja2Templates(Path(__file__).parent / "templates")
+from equipoise_service.report.rendering import GLOBALS, TEMPLATES
+
+templates = Jinja2Templates([Path(__file__).parent / "templates", TEMPLATES])
+templates.env.trim_blocks = templates.env.lstrip_blocks = True
+templates.env.globals.update(GLOBALS)
 
 HEADERS = {
     "Content-Security-Policy": (

@@ -4,67 +4,77 @@
 """
 
 import json
-from typing import Annotated
+from typing import Annotated, Literal, get_args
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import RedirectResponse
+from markupsafe import Markup
 
-from equipoise_evals.model import ROLE_NAMES
-from equipoise_service.api.comparisons import ListQuery
 from equipoise_service.api.dependencies import TheComparison, TheService
 from equipoise_service.api.html import page, templates
+from equipoise_service.api.listing import ListQuery, VerdictWord, list_of
+from equipoise_service.api.logs import kept_logs
 from equipoise_service.api.problems import document
-from equipoise_service.api.views import ComparisonList, ComparisonView, verdict_of
-from equipoise_service.errors import InvalidCursor
-from equipoise_service.ids import is_id
-from equipoise_service.report import build_report
-from equipoise_service.report.markdown import interval_text
-from equipoise_service.report.markdown_outputs import PAIRS, PARTED, PASSES, pair_cells, parted_cells, pass_cells
-from equipoise_service.report.tables import CLOCKS, contrasts, pdl_sentence, treatment_counts, word_of
-from equipoise_service.store import FINAL, ListFilter, Status
+from equipoise_service.api.running import running_of
+from equipoise_service.api.views import ComparisonSummary, ComparisonView
+from equipoise_service.charts import sparkline
+from equipoise_service.report import Details, build_report, read_details
+from equipoise_service.store import FINAL, Sort, Status
 
 router = APIRouter(tags=["pages"], include_in_schema=False)
-templates.env.globals.update(
-    contrasts=contrasts,
-    interval_text=interval_text,
-    clocks=CLOCKS,
-    role_names=ROLE_NAMES,
-    pdl_sentence=pdl_sentence,
-    treatment_counts=treatment_counts,
-    word_of=word_of,
-    passes_header=PASSES,
-    pass_cells=pass_cells,
-    pairs_header=PAIRS,
-    pair_cells=pair_cells,
-    parted_header=PARTED,
-    parted_cells=parted_cells,
-    statuses=list(Status),
-    verdicts=["ship", "neutral", "block", "inconclusive", "treatment_inactive", "invalid"],
-)
 
 
 @router.get("/", responses=document(422))
 def past_comparisons(request: Request, query: Annotated[ListQuery, Query()], service: TheService) -> Response:
-    """Past comparisons, newest first, with the filters and cursors of ``GET /comparisons``."""
-    if query.cursor is not None and not is_id(query.cursor):
-        raise InvalidCursor(query.cursor)
-    chosen = ListFilter(query.model, query.verdict, query.status)
-    listed = ComparisonList.of(service.store.comparisons.page(chosen, query.limit, query.cursor))
-    return page(request, "list.html", page=listed, query=query)
+    """Past comparisons with the filters, orders and cursors of ``GET /comparisons``."""
+    listed = list_of(query, service)
+    given = query.model_dump(mode="json", exclude_defaults=True) | {"cursor": listed.next_cursor}
+    facets = service.store.comparisons.facets()
+    return page(request, "list.html", page=listed, query=query, facets=facets, next_query=urlencode(given))
 
 
 @router.get("/comparisons/{comparison_id}/page", responses=document(404))
 def one_comparison(request: Request, stored: TheComparison, service: TheService) -> Response:
     """One comparison: its verdict, its error, or how far it has come."""
-    progress = service.store.events.latest(stored.id, "progress")
-    report = build_report(stored, service.store.records) if stored.verdict is not None else None
     view = ComparisonView.of(stored, None)
+    live = stored.status not in FINAL
+    progress = service.store.events.latest(stored.id, "progress") if live else None
+    looks = service.store.events.of_kind(stored.id, "look") if live else []
+    # Beside engines that are being timed, blocks are not read.
+    details = Details() if live else read_details(stored.id, view.plan, service.store.records)
     return page(
         request,
         "comparison.html",
         view=view,
-        verdict=verdict_of(stored),
-        warnings=report.warnings if report else (),
-        outputs=report.outputs if report else None,
-        live=stored.status not in FINAL,
+        report=build_report(stored, service.store.records) if stored.verdict is not None else None,
+        details=details,
+        plan=view.plan,
+        logs=kept_logs(service.settings, stored.id),
+        live=live,
         progress=json.loads(progress.payload) if progress else None,
+        running=running_of([json.loads(look.payload) for look in looks], view.plan) if looks else None,
     )
+
+
+# A coroutine, as the route for programs is: see there.
+@router.post("/comparisons/{comparison_id}/page/cancel", responses=document(404, 409))
+async def cancel_from_page(comparison_id: str, service: TheService) -> Response:
+    """Cancel a comparison and show its page again."""
+    service.worker.cancel(comparison_id)
+    return RedirectResponse(f"/comparisons/{comparison_id}/page", 303)
+
+
+def spark(item: ComparisonSummary, half: Literal["latency", "accuracy"]) -> Markup:
+    """The interval of one half for a cell; nothing where that half was not measured."""
+    if half not in item.intervals:
+        return Markup("")
+    scale, unit = (100.0, "%") if half == "latency" else (1.0, "pp")
+    effect, low, high, margin = item.intervals[half]
+    interval = None if low is None or high is None else (scale * low, scale * high)
+    return sparkline(f"{half}-{item.id}", scale * effect, interval, scale * margin, unit)
+
+
+templates.env.globals.update(
+    spark=spark, sorts=get_args(Sort), statuses=[status.value for status in Status], verdicts=get_args(VerdictWord)
+)

@@ -1,5 +1,6 @@
 """What the API shows of a comparison. Views are made from stored values and nothing is computed in them."""
 
+import json
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Self
@@ -21,7 +22,9 @@ class ProgressView(Frozen):
 class ComparisonSummary(Frozen):
     """One line of the list. ``model`` is what was asked for, ``model_name`` its name; ``verdict`` the overall word.
 
-    ``reason`` says why there is no verdict, where it ended without one.
+    ``reason`` says why there is no verdict, where it ended without one. ``machine`` is the device it ran on.
+    ``intervals`` holds of ``latency`` (relative change of busy time) and ``accuracy`` (percentage points) the estimate,
+    lower and upper limit and the margin.
     """
 
     id: str
@@ -36,11 +39,16 @@ class ComparisonSummary(Frozen):
     started_at: datetime | None
     finished_at: datetime | None
     priority: int
+    arms: str
+    machine: str | None
+    intervals: dict[str, tuple[float, float | None, float | None, float]]
 
     @classmethod
     def of(cls, line: Summary) -> Self:
         """The view of one line."""
-        return cls(verdict=line.verdict_word, **{k: v for k, v in line._asdict().items() if k != "verdict_word"})
+        shown = {name: value for name, value in line._asdict().items() if name in cls.model_fields}
+        intervals = json.loads(line.intervals) if line.intervals else {}
+        return cls(verdict=line.verdict_word, **(shown | {"intervals": intervals}))
 
 
 class ComparisonList(Frozen):
@@ -123,6 +131,7 @@ def links(comparison_id: str) -> dict[str, str]:
         ("report_json", "/report.json"),
         ("report_csv", "/report.csv"),
         ("report_markdown", "/report.md"),
+        ("report_html", "/report.html"),
         ("cancel", "/cancel"),
         ("resume", "/resume"),
     )

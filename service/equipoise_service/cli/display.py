@@ -55,7 +55,7 @@ class LiveProgress:
         if event.kind == "progress":
             text = escape(f"{data['stage']}: {data['detail']}" if data["detail"] else data["stage"])
             self._update(data["stage"], text, data["done"], data["total"])
-        else:
+        elif event.kind == "status":
             self._update(data["status"], data["status"], 0, None)
 
     def _update(self, stage: str, text: str, done: int, total: int | None) -> None:

@@ -15,7 +15,7 @@ from equipoise_service.difference import Difference, difference_of
 from equipoise_service.errors import ComparisonNotFound
 from equipoise_service.ids import is_id
 from equipoise_service.interchange import RecordsDocument, records_text
-from equipoise_service.report import FORMATS, build_report
+from equipoise_service.report import build_report, report_text
 from equipoise_service.settings import Settings, shown_token
 from equipoise_service.store import ListFilter, Store, Stored
 
@@ -68,7 +68,7 @@ def report_of(comparison_id: str, ending: str, url: str | None) -> str:
     store, stored = local(comparison_id)
     if ending == RECORDS:
         return "".join(records_text(stored, store.records))
-    return FORMATS[ending](build_report(stored, store.records))
+    return report_text(ending, stored, store.records)
 
 
 def difference_between(first: str, second: str, url: str | None) -> Difference:

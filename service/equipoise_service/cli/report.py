@@ -20,6 +20,7 @@ class Format(StrEnum):
     MARKDOWN = "md"
     JSON = "json"
     CSV = "csv"
+    HTML = "html"
     RECORDS = "records"
 
 
@@ -29,7 +30,11 @@ def report(
     ] = None,
     format_: Annotated[
         Format | None,
-        typer.Option("--format", "-f", help="Markdown (the default), JSON, CSV, or the raw records for `judge`."),
+        typer.Option(
+            "--format",
+            "-f",
+            help="Markdown (the default), JSON, CSV, HTML in one file, or the raw records for `judge`.",
+        ),
     ] = None,
     url: Url = None,
     output: Output = None,

@@ -5,9 +5,10 @@ Durable before acknowledged. It knows no engine, no HTTP and no statistics; it n
 
 from typing import NamedTuple, Self
 
-from equipoise_service.store.comparisons import Comparisons, ListFilter, NewComparison, Page, Stored, Summary
+from equipoise_service.store.comparisons import Comparisons, NewComparison, Stored
 from equipoise_service.store.database import Database, open_database
 from equipoise_service.store.events import Event, Events
+from equipoise_service.store.lists import Facets, ListFilter, Page, Sort, Summary
 from equipoise_service.store.records import RecordParts, StoredRecorder
 from equipoise_service.store.status import FINAL, InvalidTransition, Status
 from equipoise_service.store.tokens import Token, Tokens
@@ -21,12 +22,14 @@ __all__ = [
     "Delivery",
     "Event",
     "Events",
+    "Facets",
     "InvalidTransition",
     "Lease",
     "ListFilter",
     "NewComparison",
     "Page",
     "RecordParts",
+    "Sort",
     "Status",
     "Store",
     "Stored",

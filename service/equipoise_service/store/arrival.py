@@ -1,14 +1,14 @@
 """A comparison from another database, stored with its id, its records and its events, byte for byte."""
 
-import json
 import zlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from sqlalchemy import Connection, insert
+from sqlalchemy import Connection, insert, update
 
 from equipoise_service.store.comparisons import Stored
 from equipoise_service.store.events import Event
+from equipoise_service.store.lists import accepted_columns, verdict_columns
 from equipoise_service.store.records import COMPRESSED_KINDS
 from equipoise_service.store.tables import comparisons, events, record_parts
 
@@ -26,15 +26,16 @@ def insert_arriving(connection: Connection, arriving: Arriving) -> None:
     stored = arriving.stored
     values = stored._asdict() | {
         "error": None if stored.error is None else stored.error.model_dump_json(),
-        "model_name": json.loads(stored.plan)["model"]["name"],
-        "preset": json.loads(stored.request).get("preset", ""),
-        "headline": None if stored.verdict is None else json.loads(stored.verdict)["headline"],
         "reason": None if stored.error is None else stored.error.reason,
+        **accepted_columns(stored.plan, stored.request, stored.model),
     }
     connection.execute(insert(comparisons).values(**values))
     rows = [_row(stored.id, seq, kind, text) for seq, (kind, text) in enumerate(arriving.records, 1)]
     if rows:
         connection.execute(insert(record_parts), rows)
+    if stored.verdict is not None:
+        shown = verdict_columns(connection, stored.id, stored.verdict)
+        connection.execute(update(comparisons).where(comparisons.c.id == stored.id).values(**shown))
     if arriving.events:
         connection.execute(insert(events), [{"comparison_id": stored.id, **e._asdict()} for e in arriving.events])
 

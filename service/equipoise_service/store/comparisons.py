@@ -1,27 +1,24 @@
 """Comparisons: accepted, moved through their statuses, listed. Every change of status is also an event."""
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, Self
 
-from sqlalchemy import (
-    Column,
-    ColumnElement,
-    CompoundSelect,
-    RowMapping,
-    Select,
-    func,
-    insert,
-    or_,
-    select,
-    union,
-    update,
-)
+from sqlalchemy import Column, RowMapping, Select, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from equipoise_service.store.database import Database
 from equipoise_service.store.events import add_event
+from equipoise_service.store.lists import (
+    Facets,
+    ListFilter,
+    Page,
+    Sort,
+    accepted_columns,
+    read_facets,
+    read_page,
+    verdict_columns,
+)
 from equipoise_service.store.status import ACTIVE, FINAL, InvalidTransition, Status
 from equipoise_service.store.tables import comparisons
 from equipoise_service.store.transitions import Lease, StoredError, begin, status_of, transition
@@ -69,38 +66,6 @@ class Stored(NamedTuple):
         return cls(**values)
 
 
-class Summary(NamedTuple):
-    """One line of a list: columns that are small however long a comparison was."""
-
-    id: str
-    status: Status
-    model: str
-    model_name: str
-    preset: str
-    verdict_word: str | None
-    headline: str | None
-    reason: str | None
-    created_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
-    priority: int
-
-
-class ListFilter(NamedTuple):
-    """What a list is narrowed to; None narrows nothing."""
-
-    model: str | None = None
-    verdict: str | None = None
-    status: Status | None = None
-
-
-class Page(NamedTuple):
-    """One page of a list, newest first; ``next_before`` is the id to go on from, None on the last page."""
-
-    items: tuple[Summary, ...]
-    next_before: str | None
-
-
 class Comparisons:
     """The comparisons of one database."""
 
@@ -120,11 +85,7 @@ class Comparisons:
         """
         try:
             with self._database.write() as connection:
-                shown = {
-                    "model_name": json.loads(new.plan).get("model", {}).get("name", new.model),
-                    "preset": json.loads(new.request).get("preset", ""),
-                }
-                row = new._asdict() | shown
+                row = new._asdict() | accepted_columns(new.plan, new.request, new.model)
                 connection.execute(
                     insert(comparisons).values(**row, status=Status.QUEUED, created_at=datetime.now(UTC))
                 )
@@ -233,31 +194,22 @@ class Comparisons:
         """Running or judging becomes queued again: its worker has to let go, and the next one goes on from there."""
         self._move(comparison_id, Status.QUEUED, why=reason)
 
-    def page(self, chosen: ListFilter, limit: int, before: str | None = None) -> Page:
-        """Comparisons, newest first.
+    def page(self, chosen: ListFilter, limit: int, before: str | None = None, sort: Sort = "newest") -> Page:
+        """Comparisons, newest first unless asked otherwise.
 
         Args:
             chosen: What to narrow the list to.
             limit: At most so many.
-            before: Only those older than this id.
+            before: Only those that follow the one with this id.
+            sort: The order.
         """
-        conditions: list[ColumnElement[bool]] = []
-        if chosen.verdict is not None:
-            conditions.append(comparisons.c.verdict_word == chosen.verdict)
-        if chosen.status is not None:
-            conditions.append(comparisons.c.status == chosen.status)
-        if before is not None:
-            conditions.append(comparisons.c.id < before)
-        # One more than asked for tells whether there is a next page.
-        newest = comparisons.c.id.desc(), limit + 1
-        if chosen.model is not None:
-            conditions = [comparisons.c.id.in_(_ids_of_model(chosen.model, conditions, *newest))]
-        query = select(*(comparisons.c[name] for name in Summary._fields)).where(*conditions)
         with self._database.read() as connection:
-            rows = connection.execute(query.order_by(newest[0]).limit(newest[1]))
-            found = [Summary(*row)._replace(status=Status(row.status)) for row in rows]
-        items = tuple(found[:limit])
-        return Page(items, items[-1].id if len(found) > limit else None)
+            return read_page(connection, chosen, limit, before, sort)
+
+    def facets(self) -> Facets:
+        """Every model, pair of arms and machine that a list can be narrowed to."""
+        with self._database.read() as connection:
+            return read_facets(connection)
 
     def start(self, comparison_id: str, lease: Lease) -> None:
         """Queued becomes running."""
@@ -270,8 +222,10 @@ class Comparisons:
 
     def succeed(self, comparison_id: str, verdict: str, word: str) -> None:
         """Judging becomes succeeded; ``verdict`` is its canonical JSON and ``word`` its overall word."""
-        headline = json.loads(verdict).get("headline")
-        self._move(comparison_id, Status.SUCCEEDED, verdict=verdict, verdict_word=word, headline=headline)
+        with self._database.write() as connection:
+            shown = verdict_columns(connection, comparison_id, verdict)
+            transition(connection, comparison_id, Status.SUCCEEDED, verdict=verdict, verdict_word=word, **shown)
+        self._tell(comparison_id)
 
     def fail(self, comparison_id: str, error: StoredError) -> None:
         """Running or judging becomes failed."""
@@ -302,24 +256,14 @@ class Comparisons:
         with self._database.write() as connection:
             transition(connection, comparison_id, wanted, why, **values)
         if wanted in FINAL:
-            for told in self._on_end:
-                told(comparison_id)
+            self._tell(comparison_id)
+
+    def _tell(self, comparison_id: str) -> None:
+        """Tell whoever wants to hear of ends."""
+        for told in self._on_end:
+            told(comparison_id)
 
     def _one(self, query: Select[Any]) -> Stored | None:
         with self._database.read() as connection:
             row = connection.execute(query).mappings().first()
         return None if row is None else Stored.from_row(row)
-
-
-def _ids_of_model(
-    name: str, conditions: Sequence[ColumnElement[bool]], order: ColumnElement[str], limit: int
-) -> CompoundSelect[tuple[str]]:
-    """The first comparisons asked for by this name or planned under it: who sees the embedded model's may filter by it.
-
-    Each half is read off an index of its own, however many comparisons there are; an OR would sort them all.
-    """
-    halves = [
-        select(comparisons.c.id).where(column == name, *conditions).order_by(order).limit(limit).subquery()
-        for column in (comparisons.c.model, comparisons.c.model_name)
-    ]
-    return union(*(select(half.c.id) for half in halves))

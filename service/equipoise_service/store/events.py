@@ -63,6 +63,16 @@ class Events:
         with self._database.read() as connection:
             return [Event(*row) for row in connection.execute(query)]
 
+    def of_kind(self, comparison_id: str, kind: str) -> list[Event]:
+        """Every event of one kind, in order."""
+        query = (
+            select(events.c.seq, events.c.at, events.c.kind, events.c.payload)
+            .where(events.c.comparison_id == comparison_id, events.c.kind == kind)
+            .order_by(events.c.seq)
+        )
+        with self._database.read() as connection:
+            return [Event(*row) for row in connection.execute(query)]
+
     def latest(self, comparison_id: str, kind: str) -> Event | None:
         """The newest event of one kind, if there is one."""
         query = (

@@ -66,7 +66,7 @@ def transition(
     comparison_id: str,
     wanted: Status,
     why: str | None = None,
-    **values: datetime | str | int | None,
+    **values: datetime | str | float | None,
 ) -> None:
     """One transition, its event, and at an end what webhooks are owed; ``why`` is told in the event, as a reason.
 

@@ -285,7 +285,7 @@ async def test_a_model_is_shown_by_its_name_and_found_by_what_was_asked(start: S
         for name in ("embedded", "simulated engines"):
             [item] = (await running.client.get("/comparisons", params={"model": name})).json()["items"]
             assert (item["id"], item["model"], item["model_name"]) == (comparison_id, "embedded", "simulated engines")
-        assert "<td>simulated engines</td>" in (await running.client.get("/")).text
+        assert "<td>simulated engines<br>" in (await running.client.get("/")).text
         page = (await running.client.get(f"/comparisons/{comparison_id}/page")).text
         assert "<title>simulated engines – Equipoise</title>" in page
         assert "<h1>simulated engines</h1>" in page
@@ -377,10 +377,10 @@ async def test_pages_go_on_with_older_ones(start: Start) -> None:
         older, newer = await submitted(running, "aa")
         first = (await running.client.get("/", params={"limit": 1, "model": "a"})).text
         assert newer in first
-        assert f'name="cursor" value="{newer}"' in first
+        assert f"cursor={newer}" in first
         second = (await running.client.get("/", params={"limit": 1, "model": "a", "cursor": newer})).text
         assert older in second
-        assert 'name="cursor"' not in second
+        assert "cursor=" not in second
 
 
 async def test_no_page_loads_anything_from_elsewhere(start: Start) -> None:

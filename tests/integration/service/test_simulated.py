@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -237,3 +238,20 @@ async def test_stress_without_a_second_pass_is_refused(tmp_path: Path) -> None:
         answer = await running.client.post("/compare", json={"model": "m", "stress": True, "pairs_max": 1})
         assert answer.status_code == 422
         assert "needs accuracy among the parts" in answer.json()["detail"]
+
+
+async def test_engine_logs_are_listed_and_read_as_long_as_they_are_kept(tmp_path: Path) -> None:
+    async with simulated(tmp_path) as running:
+        comparison_id = await running.submit(**(SMALL | {"parts": ["latency"], "pairs_max": 1}))
+        await running.ended(comparison_id)
+        page = (await running.client.get(f"/comparisons/{comparison_id}/page")).text
+        addresses = re.findall(rf'href="(/comparisons/{comparison_id}/logs/[^"]+)"', page)
+        assert len(addresses) == 2
+        answer = await running.client.get(addresses[0])
+        assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+        assert "ready to roll" in answer.text
+        gone = await running.client.get(f"/comparisons/{comparison_id}/logs/pair-001-A-1-00000000")
+        assert (gone.status_code, gone.json()["type"]) == (404, "/problems/log-not-kept")
+        for outside in ("..%2f..%2fequipoise.db", "pair-001-A-1-00000000%2f..", "x"):
+            answer = await running.client.get(f"/comparisons/{comparison_id}/logs/{outside}")
+            assert answer.status_code in {404, 422}

@@ -58,6 +58,7 @@ EXPECTED: dict[type[errors.EquipoiseError], int] = {
     errors.QueueFull: 64,
     errors.TokenNotFound: 64,
     errors.WebhookNotFound: 64,
+    errors.LogNotKept: 64,
     errors.NotFinished: 64,
     errors.AlreadyFinished: 64,
     errors.NotResumable: 64,

@@ -1,0 +1,41 @@
+"""An interval in a table cell: where an effect lies against its margin, at a glance."""
+
+from markupsafe import Markup
+
+from equipoise_service.charts.canvas import Canvas
+from equipoise_service.charts.scale import Scale
+
+WIDTH, HEIGHT = 120.0, 20.0
+REACH = 4.0
+"""Margins to each side of 0 that are shown; what lies beyond them is an arrow's head at the edge."""
+
+
+def sparkline(name: str, effect: float, interval: tuple[float, float] | None, margin: float, unit: str) -> Markup:
+    """One interval on a scale of ``REACH`` margins to each side; the same scale in every row of a list.
+
+    Args:
+        name: Unique on the page.
+        effect: The estimate.
+        interval: Its interval, None where there is none.
+        margin: Half width of the margin.
+        unit: Of all three.
+    """
+    reach = REACH * margin
+    scale = Scale(-reach, reach, 4, WIDTH - 4)
+    between = "no interval" if interval is None else f"{interval[0]:+.2f} to {interval[1]:+.2f} {unit}"
+    canvas = Canvas(
+        name, f"{effect:+.2f} {unit} ({between})", f"Margin ±{margin:g} {unit}.", width=WIDTH, height=HEIGHT
+    )
+    middle = HEIGHT / 2
+    canvas.rect((scale(-margin), 2), scale(margin) - scale(-margin), HEIGHT - 4, "band")
+    canvas.line((scale(0), 2), (scale(0), HEIGHT - 2), "zero")
+    if interval is not None:
+        canvas.line((scale(interval[0]), middle), (scale(interval[1]), middle), "estimate whisker")
+    low, high = interval or (effect, effect)
+    if low < -reach:
+        canvas.path([(0, middle), (6, middle - 5), (6, middle + 5)], "estimate", close=True)
+    if high > reach:
+        canvas.path([(WIDTH, middle), (WIDTH - 6, middle - 5), (WIDTH - 6, middle + 5)], "estimate", close=True)
+    if abs(effect) <= reach:
+        canvas.circle((scale(effect), middle), 3.5, "estimate")
+    return canvas.svg()

@@ -1,0 +1,111 @@
+"""Which charts a finished comparison has: from verdicts and timings to the numbers that charts take."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from markupsafe import Markup
+
+from equipoise_evals.model import AccuracyEvidence, LatencyEvidence, TwoLevelEvidence
+from equipoise_service.charts import (
+    Block,
+    ForestRow,
+    Histogram,
+    PairSeries,
+    blocks_chart,
+    distribution_chart,
+    forest_chart,
+    pairs_chart,
+)
+from equipoise_service.report.tables import CLOCKS, contrasts
+from equipoise_service.report.timings import BlockTimes, Distribution, Timings
+
+
+class DistributionFigure(NamedTuple):
+    """A chart with the numbers that stand beside it."""
+
+    chart: Markup
+    shown: Distribution
+
+
+class BlocksFigure(NamedTuple):
+    """The blocks of one batch size, in the order run, drawn and as rows."""
+
+    batch: int
+    chart: Markup
+    blocks: Sequence[BlockTimes]
+
+
+def latency_chart(evidence: LatencyEvidence) -> Markup:
+    """Every contrast against the margin."""
+    rows = [
+        ForestRow(
+            label=f"{CLOCKS[one.metric]}, batch {one.batch} ({part})",
+            estimate=100 * one.effect,
+            interval=(100 * one.interval.low, 100 * one.interval.high) if one.interval else None,
+            decides=part == "primary",
+        )
+        for part, one in contrasts(evidence)
+    ]
+    margin = 100 * evidence.margin
+    return forest_chart(
+        "latency", "Effect on step times, candidate against baseline", rows,
+        unit="%", margin=(-margin, margin), sides=("faster", "slower"),
+    )  # fmt: skip
+
+
+def accuracy_chart(evidence: AccuracyEvidence) -> Markup:
+    """The difference of scores against the margin of loss."""
+    interval = evidence.interval_pp
+    rows = [
+        ForestRow("candidate − baseline", evidence.difference_pp, (interval.low, interval.high), decides=True),
+        ForestRow("one-sided lower limit", evidence.lower_pp, None, decides=True),
+    ]
+    return forest_chart(
+        "accuracy", "Difference of right answers, candidate minus baseline", rows,
+        unit="pp", margin=(-evidence.margin_pp, None), sides=("worse", "better"),
+    )  # fmt: skip
+
+
+def launch_pairs_chart(evidence: LatencyEvidence) -> Markup:
+    """The primary batch's clocks, pair by pair."""
+    shown = [evidence.busy, evidence.period, *([evidence.client] if evidence.client else [])]
+    series = [PairSeries(CLOCKS[one.metric], [100 * e for e in one.per_pair], 100 * one.effect) for one in shown]
+    title = f"Effect in each launch pair, batch {evidence.busy.batch}"
+    return pairs_chart("pairs", title, series, 100 * evidence.margin)
+
+
+def distribution_figures(timings: Timings, levels: TwoLevelEvidence | None) -> Iterator[DistributionFigure]:
+    """One figure a batch size and clock; levels are marked where they were looked for: the primary batch's busy."""
+    for place, shown in enumerate(timings.distributions):
+        baseline, candidate = shown.arms["A"], shown.arms["B"]
+        chart = distribution_chart(
+            f"steps-{place}",
+            f"Step times by {shown.clock}, batch {shown.batch}",
+            Histogram(shown.low_us, shown.high_us, baseline.counts, candidate.counts),
+            (baseline.mean_us, candidate.mean_us),
+            (levels.low_us, levels.high_us) if levels and place == 0 else (),
+        )
+        yield DistributionFigure(chart, shown)
+
+
+def blocks_figures(timings: Timings, batches: Sequence[int]) -> Iterator[BlocksFigure]:
+    """One figure a batch size that was timed."""
+    for batch in batches:
+        blocks = [block for block in timings.blocks if block.batch == batch]
+        if blocks:
+            drawn = [_drawn(block) for block in blocks]
+            yield BlocksFigure(
+                batch, blocks_chart(f"blocks-{batch}", f"Blocks in the order run, batch {batch}", drawn), blocks
+            )
+
+
+def _drawn(block: BlockTimes) -> Block:
+    return Block(
+        pair=block.pair,
+        baseline=block.role == "A",
+        mean_us=block.busy.mean_us,
+        low_us=block.busy.low_us,
+        high_us=block.busy.high_us,
+        clock_mhz=block.clock_mhz,
+        temperature_c=block.temperature_c,
+    )

@@ -1,0 +1,34 @@
+"""Comparisons as they are in a database: any records, judged, whatever would have measured them."""
+
+from equipoise_evals.judge import canonical_json, judge
+from equipoise_evals.model import Plan, Records
+from equipoise_service.ids import new_id
+from equipoise_service.requests import CompareRequest
+from equipoise_service.store import NewComparison, Store, Stored
+from equipoise_service.store.transitions import Lease
+
+LEASE = Lease(owner="tests", lease_s=60, job_s=600)
+
+
+def add(store: Store, plan: Plan, records: Records | None = None) -> str:
+    """A queued comparison with these records; its id."""
+    request = CompareRequest(model=plan.model.name, declared_aa=plan.declared_aa)
+    comparison_id = new_id()
+    store.comparisons.add(
+        NewComparison(comparison_id, plan.model.name, request.model_dump_json(), request.sha256, plan.model_dump_json())
+    )
+    for record in records.records if records else ():
+        store.records.append(comparison_id, record)
+    return comparison_id
+
+
+def finish(store: Store, plan: Plan, records: Records) -> Stored:
+    """A comparison that has come to its verdict."""
+    comparison_id = add(store, plan, records)
+    verdict = judge(records, plan)
+    store.comparisons.start(comparison_id, LEASE)
+    store.comparisons.judge(comparison_id)
+    store.comparisons.succeed(comparison_id, canonical_json(verdict), verdict.overall.word)
+    stored = store.comparisons.get(comparison_id)
+    assert stored is not None
+    return stored
