@@ -1,5 +1,6 @@
 """For every test: the tokens that it makes are noted, and after the run nothing that was written may hold one."""
 
+import logging
 import os
 import subprocess
 from collections.abc import Iterator
@@ -8,6 +9,18 @@ from pathlib import Path
 import pytest
 
 from equipoise_service.access.secrets import NewToken, new_token
+
+
+@pytest.fixture(autouse=True)
+def no_log_handler_stays() -> Iterator[None]:
+    """`equipoise serve` within a test sets up the logging of its process; its handler must not outlive the test."""
+    root = logging.getLogger()
+    before, level = set(root.handlers), root.level
+    yield
+    for handler in set(root.handlers) - before:
+        if type(handler) is logging.StreamHandler:
+            root.removeHandler(handler)
+    root.setLevel(level)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -13,6 +13,7 @@ PROMPT_TOKENS = 50_000
 TOKENS = 150
 
 
+@pytest.mark.engine  # no real engine, but like those it must have the machine to itself: a speed is measured
 async def test_a3_09_long_prompts_throttle_no_stream() -> None:
     """64 streams of 100 tokens a second, after prompts of 50,000 tokens each, are seen at 100 tokens a second +-2 %."""
     engine = await asyncio.create_subprocess_exec(
