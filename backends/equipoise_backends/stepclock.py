@@ -150,7 +150,7 @@ class StepClock:
             return original(runner, batch, *args, **kw)
         events = None
         if batch.seq_lens.is_cuda:
-            events, stream = self._new_events(), torch.cuda.current_stream()
+            events, stream = self._take_events(), torch.cuda.current_stream()
             events[0].record(stream)
         before_ns = now_ns()
         result = original(runner, batch, *args, **kw)
@@ -192,7 +192,7 @@ class StepClock:
                 self._delay()
             return result
         entered_ns = now_ns()
-        start, end = self._replay_events = self._free_events.pop() if self._free_events else self._new_events()
+        start, end = self._replay_events = self._take_events()
         if self._stream is None:
             self._stream = torch.cuda.current_stream()
         start.record(self._stream)
@@ -260,7 +260,10 @@ class StepClock:
         dense = self._alternating and place // ALTERNATE_STEPS % 2 == 0
         return dense or place % self._every == 0
 
-    def _new_events(self) -> EventPair:
+    def _take_events(self) -> EventPair:
+        """A pair that nobody waits for."""
+        if self._free_events:
+            return self._free_events.pop()
         self._event_pairs += 1
         return torch._C._CudaEventBase(enable_timing=True), torch._C._CudaEventBase(enable_timing=True)
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from itertools import groupby, takewhile
 
 from equipoise_evals.decode.schedule import PlannedBlock, launch_order, planned_blocks
@@ -15,10 +16,10 @@ from equipoise_evals.model import (
     AccuracyInconclusive,
     AskedQuestion,
     BlockRecord,
+    GuardRecord,
     Invalid,
     LatencyInconclusive,
     LatencyPlan,
-    LaunchRecord,
     PassRecord,
     Plan,
     QuestionsRecord,
@@ -64,7 +65,7 @@ async def run_comparison(plan: Plan, prompts: Sequence[AnyPrompt], world: World)
             if await treatment_is_live(engines, plan, pair, world):
                 await measure_accuracy(engines, plan, prompts, pair, world)
                 await measure_latency(engines, plan, pair, world)
-                await verify_guards(engines)
+                await verify_guards(engines, pair, world)
         world.progress("launch", pair, plan.pairs_max, f"launch pair {pair} finished")
         verdict = judge(world.recorder.records(), plan)
         world.judged(pair, verdict)
@@ -74,8 +75,8 @@ async def run_comparison(plan: Plan, prompts: Sequence[AnyPrompt], world: World)
 
 
 def finished_pairs(records: Records, plan: Plan) -> int:
-    """Launch pairs, from the first on, of which everything planned is recorded."""
-    launched = {launch.pair for launch in records.of(LaunchRecord)}
+    """Launch pairs, from the first on, of which everything planned is recorded, to the last look at the guards."""
+    guarded = {(guard.pair, guard.role) for guard in records.of(GuardRecord)}
     passed = {(done.pair, done.role) for done in records.of(PassRecord)}
     blocks = Counter(block.pair for block in records.current_blocks())
 
@@ -83,7 +84,7 @@ def finished_pairs(records: Records, plan: Plan) -> int:
         asked = plan.accuracy is not None and pair <= plan.accuracy.passes_max
         planned = len(list(planned_blocks(plan.latency, pair))) if plan.latency else 0
         return (
-            pair in launched
+            all((pair, role) in guarded for role in ROLES)
             and blocks[pair] == planned
             and (not asked or all((pair, role) in passed for role in ROLES))
         )
@@ -114,10 +115,12 @@ async def attest(engines: Engines, world: World) -> None:
         world.recorder.append(await engines[role].attest())
 
 
-async def verify_guards(engines: Engines) -> None:
+async def verify_guards(engines: Engines, pair: int, world: World) -> None:
     """Ask each engine once more, after the work and before its stop: a tripped guard raises ``EngineFault``."""
     for role in ROLES:
-        await engines[role].attest()
+        guard = (await engines[role].attest()).attestation.get("guard")
+        state = guard.get("state") if isinstance(guard, dict) else None
+        world.recorder.append(GuardRecord(pair=pair, role=role, state=None if state is None else str(state)))
 
 
 async def treatment_is_live(engines: Engines, plan: Plan, pair: int, world: World) -> bool:
@@ -166,14 +169,16 @@ async def measure_latency(engines: Engines, plan: Plan, pair: int, world: World)
     if plan.latency is None:
         return
     blocks = list(planned_blocks(plan.latency, pair))
+    total = len(blocks)
     repetitions = len(plan.latency.batch_sizes)
     for _, of_quad in groupby(blocks, key=lambda block: (block.batch, block.quad)):
         quad = list(of_quad)
-        disturbed = await measure_quad(engines, plan.latency, quad, world, pair=pair, seed=plan.seed, attempt=1)
+        measure = partial(measure_quad, engines, plan.latency, quad, world, pair=pair, seed=plan.seed, total=total)
+        disturbed = await measure(attempt=1)
         if disturbed and repetitions > 0:
             repetitions -= 1
-            await measure_quad(engines, plan.latency, quad, world, pair=pair, seed=plan.seed, attempt=2)
-    world.progress("decode", len(blocks), len(blocks))
+            await measure(attempt=2)
+    world.progress("decode", total, total)
 
 
 async def measure_quad(
@@ -185,12 +190,12 @@ async def measure_quad(
     pair: int,
     seed: int,
     attempt: int,
+    total: int,
 ) -> bool:
-    """Decode the four blocks of a quad; True if there was foreign load beside one of them."""
+    """Decode the four blocks of a quad, of ``total`` in the pair; True if there was foreign load beside one of them."""
     disturbed = False
     for block in quad:
         again = ", again: there was foreign load" if attempt > 1 else ""
-        total = len(latency.batch_sizes) * latency.quads_per_pair * len(quad)
         world.progress("decode", block.sequence - 1, total, f"{ROLE_NAMES[block.role]}, batch {block.batch}{again}")
         decoded = await engines[block.role].decode(
             block.batch, latency.prompt_tokens, latency.steps_per_block, seed=seed + 1_000 * pair + block.quad

@@ -185,8 +185,6 @@ def unheard(pair: int, verdict: Verdict) -> None:
 MonotonicClock = Callable[[], float]
 """Seconds of a clock that never steps back; ``time.monotonic`` outside tests."""
 
-Prompts = Sequence[str]
-
 
 class World:
     """What the experiment is given of the world: a launcher, a clock, a recorder and those who listen."""

@@ -324,3 +324,17 @@ def test_an_alternating_clock_keeps_every_step_of_every_other_stretch(log: Path)
     steps_since = [1] * 32 + [16] * 2 + [1]
     for place, steps in enumerate(steps_since, start=1):
         assert periods[place] == (starts[place] - starts[place - 1]) / 1000 / steps
+
+
+def test_eager_steps_on_a_device_reuse_their_events(clock: StepClock, log: Path, fake_events: type[FakeEvent]) -> None:
+    fake_events.done = True
+    on_device = SimpleNamespace(
+        forward_mode=ForwardMode.DECODE, batch_size=2, seq_lens=SimpleNamespace(is_cuda=True), seq_lens_sum=20
+    )
+    for _ in range(5):
+        clock.around_eager_decode(lambda *_: "logits", runner(), on_device)
+        clock.break_chain()
+    assert clock.describe()["event_pairs"] == 1
+    clock.flush()
+    # 1.5 ms between the two records of a pair, by the fake device's clock.
+    assert [row.busy_us for row in rows_of(log)] == [1500.0] * 5

@@ -29,8 +29,9 @@ from tests.support.worlds import attested, declared_aa, every_word, observed, pa
 ROOT = Path(__file__).resolve().parents[2]
 SHOTS = ROOT / "test-output" / "browser"
 HOSTILE = "<img src=x onerror=alert(1)>"
+REFUSED = "Failed to load resource: the server responded with a status of 4"
+"""Expected of the page itself, which then says what is wrong; of nothing that it loads."""
 EXPECTED = (
-    "Failed to load resource: the server responded with a status of 4",  # a page that says what is wrong
     "Failed to load resource: net::ERR_INTERNET_DISCONNECTED",  # a test that takes the network away
     "not redrawn: ",
 )
@@ -156,8 +157,9 @@ def page(context: BrowserContext) -> Iterator[Page]:
         hosts.add(urlsplit(request.url).hostname or "")
 
     def on_console(message: ConsoleMessage) -> None:
-        if not message.text.startswith(EXPECTED):
-            said.append(message.text)
+        refused = message.text.startswith(REFUSED) and message.location["url"] == page.url
+        if not refused and not message.text.startswith(EXPECTED):
+            said.append(f"{message.text} {message.location['url']}")
 
     def on_dialog(dialog: Dialog) -> None:
         said.append(f"dialog: {dialog.message}")

@@ -146,7 +146,7 @@ class Routes:
         prompt = body["prompt"] if "prompt" in body else "\n\n".join(turn["content"] for turn in body["messages"])
         ids, _ = tokens(prompt)
         self._tokenized[tuple(ids)] = prompt
-        return web.json_response({"tokens": ids, "count": len(ids), "max_model_len": 8192})
+        return web.json_response({"tokens": ids, "count": len(ids), "max_model_len": CONTEXT})
 
     async def generate(self, request: web.Request) -> web.StreamResponse:
         """``POST /generate`` with ``text`` or ``input_ids``, plain or streaming."""

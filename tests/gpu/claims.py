@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from equipoise_evals.judge import canonical_json, judge
 from equipoise_evals.model import (
@@ -10,6 +10,7 @@ from equipoise_evals.model import (
     LatencyEvidence,
     LaunchRecord,
     PassRecord,
+    StressPhaseName,
     StressRecord,
     TreatmentRecord,
     Verdict,
@@ -18,7 +19,7 @@ from equipoise_service.interchange import RecordsDocument
 
 Document = RecordsDocument
 
-STRESS_PHASES = ("long_prefills", "mixed_lengths", "aborts", "full_pool")
+STRESS_PHASES = get_args(StressPhaseName)
 UNLINKED = "not exercised by this model"
 FILLS_PER_LAYER = {"xqa": 2, "trtllm-gen": 3}
 """K and V scale; with TRTLLM-GEN the counter buffer too."""

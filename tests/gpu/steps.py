@@ -92,4 +92,4 @@ STEPS: dict[str, Step] = {
         lambda document: [*claims.stress(document), *claims.gsm8k(document, questions=1_319)],
     ),
 }
-"""In the order of their worth; ``gsm8k`` alone repeats a part of ``smollm2``."""
+"""In the order of their worth; ``gsm8k`` repeats a part of ``smollm2``, and ``stress`` all of ``gsm8k``."""

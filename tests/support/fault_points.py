@@ -18,6 +18,7 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from equipoise_evals import experiment
+from equipoise_evals.gsm8k import measure, passes
 from equipoise_service import worker as worker_module
 from equipoise_service.bell import Bell
 from equipoise_service.machine import Machine
@@ -30,7 +31,8 @@ from equipoise_service.worker import Rules, Tools, Worker
 from tests.integration.service.fake import FakeLauncher
 
 ID = "01900000-0000-7000-8000-000000000000"
-TRACED = tuple(str(module.__file__) for module in (experiment, worker_module, records, transitions))
+EXPERIMENT = tuple(str(module.__file__) for module in (experiment, measure, passes))
+TRACED = (*EXPERIMENT, *(str(module.__file__) for module in (worker_module, records, transitions)))
 REQUEST = {
     "model": "m", "questions": 3, "shots": 0, "concurrency": 1, "pairs_max": 2, "quads": 1, "steps_per_block": 16,
     "batch_sizes": [1], "primary_batch": 1,
@@ -144,9 +146,9 @@ def points_of(template: Path, folder: Path) -> list[Point]:
     assert forked(lambda: work(settings_of(folder), Tracer(note))) == 0
     seen = [Point(*json.loads(line)) for line in log.read_text().splitlines()]
     first = {(point.file, point.line): point for point in reversed(seen)}
-    last = {(point.file, point.line): point for point in seen if point.file == experiment.__file__}
-    of_experiment = [point for point in first.values() if point.file == experiment.__file__]
-    others = sorted(point for point in first.values() if point.file != experiment.__file__)
+    last = {(point.file, point.line): point for point in seen if point.file in EXPERIMENT}
+    of_experiment = [point for point in first.values() if point.file in EXPERIMENT]
+    others = sorted(point for point in first.values() if point.file not in EXPERIMENT)
     return sorted({*of_experiment, *last.values(), *others[::EVERY]})
 
 

@@ -45,7 +45,9 @@ def block(steps: StepColumns, pair: int, role: str, median_us: float = 19.0, row
     )  # fmt: skip
 
 
-def document(cost_us: float, launches: int = 4, median_us: float = 19.0, rows: int = 2_000) -> RecordsDocument:
+def document(
+    cost_us: float, launches: int = 4, median_us: float = 19.0, rows: int = 2_000, batches: tuple[int, ...] = (16,)
+) -> RecordsDocument:
     rng = np.random.default_rng(3)
     found = tuple(
         block(
@@ -59,7 +61,8 @@ def document(cost_us: float, launches: int = 4, median_us: float = 19.0, rows: i
         for launch in range(launches)
         for _ in range(4)
     )
-    plan = made.plan(pairs_max=3, accuracy=None, declared_aa=True)
+    latency = made.LATENCY.model_copy(update={"batch_sizes": batches})
+    plan = made.plan(pairs_max=3, accuracy=None, declared_aa=True, latency=latency)
     return RecordsDocument(plan=plan, records=found, verdict=judge(Records(records=found), plan))
 
 
@@ -102,3 +105,9 @@ def test_each_launch_counts_once() -> None:
 def test_each_claim_can_fail(cost_us: float, median_us: float, rows: int, launches: int, holds: list[bool]) -> None:
     found = clock_claims(document(cost_us, launches, median_us, rows))
     assert [claim.holds for claim in found] == holds
+
+
+def test_a_batch_of_the_plan_without_blocks_is_a_claim_that_fails() -> None:
+    found = clock_claims(document(0.0, batches=(1, 16)))
+    assert [claim.holds for claim in found] == [True, False, True]
+    assert found[1].seen == "0 launches"

@@ -12,10 +12,12 @@ from equipoise_evals.gsm8k.measure import MOST_DIVERGENCES
 from equipoise_evals.gsm8k.prompt import Prompt, build_prompts
 from equipoise_evals.judge import judge
 from equipoise_evals.model import (
+    ROLES,
     AnswerRecord,
     BlockRecord,
     DivergenceRecord,
     Failed,
+    GuardRecord,
     LaunchRecord,
     PassRecord,
     Plan,
@@ -207,6 +209,20 @@ async def test_a_pair_killed_in_its_blocks_is_timed_again_whole(at: int) -> None
     assert set(launches) == {1, 2, 3}
     unbroken, _, _ = await run()
     assert (verdict.accuracy, verdict.latency) == (unbroken.accuracy, unbroken.latency)
+    assert verdict == judge(records, plan)
+
+
+@pytest.mark.parametrize("at", [3, 4, 11, 12])
+async def test_a_pair_whose_guards_were_not_looked_at_last_is_launched_again(at: int) -> None:
+    """Each pair attests both engines after their start and again at its end: its third call and its fourth."""
+    kill = Killed("attest", at)
+    verdict, records, plan = await cut_short_and_resumed(kill)
+    launches = [launch.pair for launch in records.of(LaunchRecord)]
+    cut_short = 1 + (at - 1) // 4
+    assert {pair: launches.count(pair) for pair in (1, 2, 3)} == {1: 2, 2: 2, 3: 2} | {cut_short: 4}
+    assert {(guard.pair, guard.role) for guard in records.of(GuardRecord)} == {
+        (pair, role) for pair in (1, 2, 3) for role in ROLES
+    }
     assert verdict == judge(records, plan)
 
 

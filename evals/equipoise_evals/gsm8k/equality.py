@@ -4,14 +4,13 @@ It counts and lists; whether the differences are more than chance is for ``equip
 that is missing is compared with nothing, and a share of nothing is None.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from pydantic import Field
 
 from equipoise_evals.gsm8k.grade import Grade, grade
-from equipoise_evals.gsm8k.state import TRUNCATED, AnswerState, answer_state
+from equipoise_evals.gsm8k.state import AnswerState, answer_state
 from equipoise_evals.model import Answer, Answered, Frozen, PassRecord
 
 
@@ -61,22 +60,6 @@ class Divergence(Frozen):
     second: Side
 
 
-class PassCounts(Frozen):
-    """One pass by itself.
-
-    Attributes:
-        output_tokens: Tokens of all answers together, None where those of any answer are not known.
-        finish_reasons: Answers by finish reason, as the engine names it.
-        truncated: Answers that the token limit cut.
-    """
-
-    answered: int
-    failed: int
-    output_tokens: int | None
-    finish_reasons: dict[str, int]
-    truncated: int
-
-
 class PassEquality(Frozen):
     """Two passes compared over the questions that both answered.
 
@@ -96,19 +79,7 @@ class PassEquality(Frozen):
     texts_equal: int
     tokens_compared: int
     tokens_equal: int
-    first: PassCounts
-    second: PassCounts
     divergences: tuple[Divergence, ...]
-
-    @property
-    def text_share(self) -> float | None:
-        """Share of compared questions with equal texts, None where none was compared."""
-        return self.texts_equal / self.compared if self.compared else None
-
-    @property
-    def token_share(self) -> float | None:
-        """Share of token-compared questions with equal tokens, None where there are none."""
-        return self.tokens_equal / self.tokens_compared if self.tokens_compared else None
 
     @property
     def flips(self) -> tuple[Divergence, ...]:
@@ -130,7 +101,7 @@ def compare_passes(first: PassRecord, second: PassRecord, golds: Mapping[int, st
     """
     pairs = _paired(first.answers, second.answers)
     both = [(a, b) for a, b in pairs if isinstance(a, Answered) and isinstance(b, Answered)]
-    with_tokens = [(a, b) for a, b in both if _tokens_known(a) and _tokens_known(b)]
+    with_tokens = [(a, b) for a, b in both if tokens_known(a) and tokens_known(b)]
     return PassEquality(
         asked=len(pairs),
         compared=len(both),
@@ -138,12 +109,10 @@ def compare_passes(first: PassRecord, second: PassRecord, golds: Mapping[int, st
         texts_equal=sum(a.text == b.text for a, b in both),
         tokens_compared=len(with_tokens),
         tokens_equal=sum(a.output_ids == b.output_ids for a, b in with_tokens),
-        first=_counts(first.answers),
-        second=_counts(second.answers),
         divergences=tuple(
             _divergence(a, b, golds[a.question_id])
             for a, b in both
-            if a.text != b.text or (_tokens_known(a) and _tokens_known(b) and a.output_ids != b.output_ids)
+            if a.text != b.text or (tokens_known(a) and tokens_known(b) and a.output_ids != b.output_ids)
         ),
     )
 
@@ -159,7 +128,7 @@ class Parting(NamedTuple):
 def partings(first: PassRecord, second: PassRecord) -> Iterator[Parting]:
     """Where two passes' answers part, in the order asked; answers whose tokens are not known are left out."""
     for a, b in _paired(first.answers, second.answers):
-        if isinstance(a, Answered) and isinstance(b, Answered) and _tokens_known(a) and _tokens_known(b):
+        if isinstance(a, Answered) and isinstance(b, Answered) and tokens_known(a) and tokens_known(b):
             index = first_divergent_token(a.output_ids, b.output_ids)
             if index is not None:
                 yield Parting(a.question_id, a.output_ids[:index], (_token(a, index), _token(b, index)))
@@ -186,26 +155,13 @@ def _paired(first: Sequence[Answer], second: Sequence[Answer]) -> list[tuple[Ans
     return list(zip(first, second, strict=True))
 
 
-def _tokens_known(answer: Answered) -> bool:
+def tokens_known(answer: Answered) -> bool:
     """Whether the engine gave token ids; an empty answer has none to give."""
     return bool(answer.output_ids) or not answer.text
 
 
-def _counts(answers: Sequence[Answer]) -> PassCounts:
-    answered = [answer for answer in answers if isinstance(answer, Answered)]
-    reasons = Counter(answer.finish_reason for answer in answered)
-    known = all(_tokens_known(answer) for answer in answered)
-    return PassCounts(
-        answered=len(answered),
-        failed=len(answers) - len(answered),
-        output_tokens=sum(len(answer.output_ids) for answer in answered) if known else None,
-        finish_reasons=dict(sorted(reasons.items())),
-        truncated=reasons[TRUNCATED],
-    )
-
-
 def _divergence(first: Answered, second: Answered, gold: str) -> Divergence:
-    known = _tokens_known(first) and _tokens_known(second)
+    known = tokens_known(first) and tokens_known(second)
     index = first_divergent_token(first.output_ids, second.output_ids) if known else None
     grades = grade(first.text, gold), grade(second.text, gold)
     return Divergence(
@@ -227,7 +183,7 @@ def _side(answer: Answered, graded: Grade, gold: str, index: int | None) -> Side
     return Side(
         text=answer.text,
         token_at_divergence=None if index is None else _token(answer, index),
-        output_tokens=len(ids) if _tokens_known(answer) else None,
+        output_tokens=len(ids) if tokens_known(answer) else None,
         finish_reason=answer.finish_reason,
         extracted=graded.extracted,
         state=answer_state(answer, gold),

@@ -6,6 +6,7 @@ from typing import get_args
 
 from pydantic import Field
 
+from equipoise_evals.gsm8k.equality import tokens_known
 from equipoise_evals.gsm8k.harness import flexible_extract, harness_equal, strict_match
 from equipoise_evals.gsm8k.state import AnswerState, answer_state
 from equipoise_evals.model import Answered, Frozen, PassRecord, Role
@@ -60,7 +61,7 @@ def summarize(name: str, done: PassRecord, golds: Mapping[int, str]) -> PassSumm
     answered = [answer for answer in done.answers if isinstance(answer, Answered)]
     strict = sum(harness_equal(strict_match(a.text), golds[a.question_id]) for a in answered)
     flexible = sum(harness_equal(flexible_extract(a.text), golds[a.question_id]) for a in answered)
-    known = [len(answer.output_ids) for answer in answered if answer.output_ids or not answer.text]
+    known = [len(answer.output_ids) for answer in answered if tokens_known(answer)]
     return PassSummary(
         name=name,
         role=done.role,

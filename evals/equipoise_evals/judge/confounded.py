@@ -10,6 +10,7 @@ from pydantic import JsonValue
 
 from equipoise_evals.model import (
     ROLES,
+    Answer,
     Answered,
     BlockRecord,
     Invalid,
@@ -93,7 +94,7 @@ def _caches(passes: Sequence[PassRecord]) -> Invalid | None:
     )
 
 
-def _cached_share(answers: Iterable[Answered | object]) -> float | None:
+def _cached_share(answers: Iterable[Answer]) -> float | None:
     answered = [answer for answer in answers if isinstance(answer, Answered)]
     prompts = sum(answer.prompt_tokens for answer in answered)
     return sum(answer.cached_tokens for answer in answered) / prompts if prompts else None

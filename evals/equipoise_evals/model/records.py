@@ -313,6 +313,18 @@ class StressRecord(Frozen):
     phases: tuple[StressedPhase, ...] = Field(min_length=1)
 
 
+class GuardRecord(Frozen):
+    """The last look at one engine's guard, after a pair's work and before its stop; without it no pair is finished.
+
+    ``state`` is what the engine attested, None where it attests no guard. A tripped guard is a fault, and no record.
+    """
+
+    kind: Literal["guard"] = "guard"
+    pair: int = Field(ge=1)
+    role: Role
+    state: str | None
+
+
 class StopRecord(Frozen):
     """One engine's end: how it went and what, if anything, it left behind.
 
@@ -336,6 +348,7 @@ Record = Annotated[
     | AnswerRecord
     | PassRecord
     | DivergenceRecord
+    | GuardRecord
     | StopRecord,
     Field(discriminator="kind"),
 ]
@@ -351,6 +364,7 @@ RecordKind = TypeVar(
     AnswerRecord,
     PassRecord,
     DivergenceRecord,
+    GuardRecord,
     StopRecord,
 )
 

@@ -43,7 +43,7 @@ def settings(tmp_path: Path) -> Settings:
 
 
 def fill(store: Store, many: int) -> None:
-    """Copies of one comparison of each verdict's word, under as many models as there are days."""
+    """Copies of one comparison of each verdict's word, under 300 models."""
     ids = [keep.finish(store, *world).id for world in every_word().values()]
     with store.database.write() as connection:
         rows = [dict(row) for row in connection.execute(select(comparisons)).mappings() if row["id"] in ids]
