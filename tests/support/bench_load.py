@@ -6,8 +6,6 @@ late the ones before are answered, so that a slow answer is not hidden by the wa
 """
 
 import asyncio
-import contextlib
-import json
 import os
 import platform
 import random
@@ -23,12 +21,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import aiohttp
-import httpx
 import numpy as np
 import psutil
 
 from equipoise_service.ids import new_id
-from tests.integration.service.test_cli import variables_of
+from tests.integration.service.served import address_of, variables_of
 
 FINISHED, QUEUED, LISTENERS = 10_000, 1_000, 50
 RATE_PER_S, SECONDS, IDLE_SECONDS = 100, 60, 60
@@ -56,13 +53,7 @@ def serve(folder: Path, time_scale: float) -> tuple[subprocess.Popen[bytes], str
         process = subprocess.Popen(
             [sys.executable, "-m", "equipoise_service", "serve"], env=environment, stdout=log, stderr=log
         )
-    note = folder / "data" / "service.json"
-    while True:
-        with contextlib.suppress(FileNotFoundError, ValueError, httpx.TransportError):
-            url: str = json.loads(note.read_text())["url"]
-            httpx.get(f"{url}/livez", trust_env=False).raise_for_status()
-            return process, url
-        time.sleep(0.1)
+    return process, address_of(folder / "data", process)
 
 
 async def until(session: aiohttp.ClientSession, path: str, field: str, wanted: str) -> None:

@@ -1,19 +1,23 @@
-"""``equipoise serve`` as a process of its own."""
+"""``equipoise serve`` as a process of its own, and the environment that tests give it."""
 
 import contextlib
+import json
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from typing import IO, NamedTuple
+from pathlib import Path
+from typing import IO, Any, NamedTuple
 
 import httpx
 
 from equipoise_service.folder import holder_of
 from equipoise_service.settings import Settings
+from tests.fakes.launching import ROOT
 
-START_LIMIT_S = 60.0
+PATIENCE_S = 120
+"""Against hanging only: what is asserted are states, and a busy machine may take its time to reach them."""
 
 
 class Served(NamedTuple):
@@ -33,18 +37,78 @@ def served(settings: Settings, log: IO[bytes] | None = None, **variables: str) -
     command = [sys.executable, "-m", "equipoise_service", "serve"]
     with subprocess.Popen(command, env=environment | variables, stderr=log) as process:
         try:
-            yield Served(process, _address(settings, process))
+            yield Served(process, address_of(settings.data, process))
         finally:
             process.terminate()
 
 
-def _address(settings: Settings, process: "subprocess.Popen[bytes]") -> str:
-    until = time.monotonic() + START_LIMIT_S
+def address_of(data: Path, process: "subprocess.Popen[bytes]") -> str:
+    """The address of a service that was started over this data folder, once it answers; fails where it has ended."""
+    until = time.monotonic() + PATIENCE_S
     while time.monotonic() < until and process.poll() is None:
-        holder = holder_of(settings.data)
+        holder = holder_of(data)
         if holder is not None and holder.pid == process.pid and holder.url is not None:
             with contextlib.suppress(httpx.TransportError):
-                httpx.get(f"{holder.url}/livez", trust_env=False)
+                httpx.get(f"{holder.url}/livez", trust_env=False, timeout=PATIENCE_S)
                 return holder.url
         time.sleep(0.05)
-    raise AssertionError("the service did not answer within a minute")
+    raise AssertionError(f"the service did not answer; its process ended with {process.poll()}")
+
+
+def variables_of(folder: Path, **knobs: object) -> dict[str, str]:
+    """Variables of a service over simulated engines; knobs become ``EQUIPOISE_SIM``."""
+    return {
+        "EQUIPOISE_DATA": str(folder / "data"),
+        "EQUIPOISE_CACHE": str(folder / "cache"),
+        "EQUIPOISE_DEVICE": "simulated",
+        "EQUIPOISE_ENGINE_MODULE": "tests.fakes.simulated_engine",
+        "EQUIPOISE_PLUGIN_PATH": str(ROOT),
+        "EQUIPOISE_ENGINE_VARIABLES": json.dumps({"EQUIPOISE_SIM": json.dumps(knobs)}),
+        "EQUIPOISE_PORT": "0",
+    }
+
+
+def clean_environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("EQUIPOISE_")}
+
+
+class Serving:
+    """``equipoise serve`` as a process of its own."""
+
+    def __init__(self, tmp_path: Path, variables: dict[str, str]) -> None:
+        self._folder = tmp_path
+        self._environment = {
+            **clean_environment(),
+            **variables_of(tmp_path),
+            **variables,
+        }
+        self.process: subprocess.Popen[bytes] | None = None
+        self.url = ""
+
+    def __enter__(self) -> "Serving":
+        log = (self._folder / "serve.log").open("ab")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "equipoise_service", "serve"], env=self._environment, stdout=log, stderr=log
+        )
+        log.close()
+        try:
+            self.url = address_of(self._folder / "data", self.process)
+        except AssertionError as silent:
+            raise AssertionError((self._folder / "serve.log").read_text()) from silent
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        assert self.process is not None
+        self.process.terminate()
+        self.process.wait(PATIENCE_S)
+
+    def get(self, path: str) -> dict[str, Any]:
+        answer: dict[str, Any] = (
+            httpx.get(f"{self.url}{path}", trust_env=False, timeout=PATIENCE_S).raise_for_status().json()
+        )
+        return answer
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait(PATIENCE_S)

@@ -22,7 +22,7 @@ from equipoise_service.cli import main
 from equipoise_service.engines.attached import AttachedLauncher
 from equipoise_service.engines.client import EngineClient
 from tests.fakes.launching import QUICK, ROOT, ListRecorder
-from tests.integration.service.test_cli import clean_environment, variables_of
+from tests.integration.service.served import clean_environment, variables_of
 from tests.support import records as make
 from tests.unit.judge.test_attached import ARMS
 

@@ -25,7 +25,7 @@ from equipoise_evals.model import PassRecord, Plan, QuestionsRecord
 from equipoise_service.engines.leftovers import engines_below
 from equipoise_service.engines.ports import HIGHEST, LOWEST
 from equipoise_service.store import FINAL, Store
-from tests.integration.service.test_cli import Serving, variables_of
+from tests.integration.service.served import Serving, variables_of
 
 COMPARISONS = 100
 LIMIT_S = 3_000

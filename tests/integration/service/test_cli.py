@@ -23,6 +23,7 @@ from equipoise_evals.gsm8k.load import SHIPPED
 from equipoise_service.cli import main
 from equipoise_service.profiles import PROFILES
 from equipoise_service.store import Store
+from tests.integration.service.served import PATIENCE_S, Serving, clean_environment, variables_of
 
 ROOT = Path(__file__).resolve().parents[3]
 QUICK = [
@@ -31,19 +32,6 @@ QUICK = [
 ]  # fmt: skip
 
 Command = Callable[..., int]
-
-
-def variables_of(folder: Path, **knobs: object) -> dict[str, str]:
-    """Variables of a service over simulated engines; knobs become ``EQUIPOISE_SIM``."""
-    return {
-        "EQUIPOISE_DATA": str(folder / "data"),
-        "EQUIPOISE_CACHE": str(folder / "cache"),
-        "EQUIPOISE_DEVICE": "simulated",
-        "EQUIPOISE_ENGINE_MODULE": "tests.fakes.simulated_engine",
-        "EQUIPOISE_PLUGIN_PATH": str(ROOT),
-        "EQUIPOISE_ENGINE_VARIABLES": json.dumps({"EQUIPOISE_SIM": json.dumps(knobs)}),
-        "EQUIPOISE_PORT": "0",
-    }
 
 
 def command_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
@@ -89,10 +77,6 @@ def beside(blocked: Blocked, monkeypatch: pytest.MonkeyPatch) -> Command:
     """Runs a command over the data folder of the finished comparison."""
     monkeypatch.chdir(blocked.folder)
     return command_in(blocked.folder, monkeypatch)
-
-
-def clean_environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith("EQUIPOISE_")}
 
 
 def engines_below(folder: Path) -> list[int]:
@@ -396,57 +380,6 @@ def test_doctor_finds_nothing_wrong_here(equipoise: Command, capsys: pytest.Capt
     assert "simulated" in found["device"]["detail"]
     assert equipoise("doctor") == 0
     assert "engine processes: 0 of" in capsys.readouterr().out
-
-
-PATIENCE_S = 120
-"""Against hanging only: what is asserted are states, and a busy machine may take its time to reach them."""
-
-
-class Serving:
-    """``equipoise serve`` as a process of its own."""
-
-    def __init__(self, tmp_path: Path, variables: dict[str, str]) -> None:
-        self._folder = tmp_path
-        self._environment = {
-            **clean_environment(),
-            **variables_of(tmp_path),
-            **variables,
-        }
-        self.process: subprocess.Popen[bytes] | None = None
-        self.url = ""
-
-    def __enter__(self) -> "Serving":
-        log = (self._folder / "serve.log").open("ab")
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "equipoise_service", "serve"], env=self._environment, stdout=log, stderr=log
-        )
-        log.close()
-        note = self._folder / "data" / "service.json"
-        deadline = time.monotonic() + PATIENCE_S
-        while time.monotonic() < deadline and self.process.poll() is None:
-            try:
-                self.url = json.loads(note.read_text())["url"]
-                httpx.get(f"{self.url}/livez", trust_env=False, timeout=PATIENCE_S).raise_for_status()
-                return self
-            except (FileNotFoundError, ValueError, httpx.TransportError):
-                time.sleep(0.05)
-        raise AssertionError((self._folder / "serve.log").read_text())
-
-    def __exit__(self, *exc: object) -> None:
-        assert self.process is not None
-        self.process.terminate()
-        self.process.wait(PATIENCE_S)
-
-    def get(self, path: str) -> dict[str, Any]:
-        answer: dict[str, Any] = (
-            httpx.get(f"{self.url}{path}", trust_env=False, timeout=PATIENCE_S).raise_for_status().json()
-        )
-        return answer
-
-    def kill(self) -> None:
-        assert self.process is not None
-        self.process.kill()
-        self.process.wait(PATIENCE_S)
 
 
 @pytest.fixture

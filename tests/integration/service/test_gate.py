@@ -11,7 +11,8 @@ import pytest
 import yaml
 from junitparser import Error, Failure, TestSuite
 
-from tests.integration.service.test_cli import Command, clean_environment, command_in, variables_of
+from tests.integration.service.served import clean_environment, variables_of
+from tests.integration.service.test_cli import Command, command_in
 
 ACTION = Path(__file__).parents[3] / "docs" / "ci" / "github" / "action.yml"
 SPEED = {
