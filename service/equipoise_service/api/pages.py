@@ -19,7 +19,7 @@ from equipoise_service.api.problems import document
 from equipoise_service.api.running import running_of
 from equipoise_service.api.views import ComparisonSummary, ComparisonView
 from equipoise_service.charts import sparkline
-from equipoise_service.report import Details, build_report, read_details
+from equipoise_service.report import Details, read_details, report_of
 from equipoise_service.store import FINAL, Sort, Status
 
 router = APIRouter(tags=["pages"], include_in_schema=False)
@@ -47,7 +47,7 @@ def one_comparison(request: Request, stored: TheComparison, service: TheService)
         request,
         "comparison.html",
         view=view,
-        report=build_report(stored, service.store.records) if stored.verdict is not None else None,
+        report=report_of(stored, view.plan, view.verdict, service.store.records) if view.verdict is not None else None,
         details=details,
         plan=view.plan,
         logs=kept_logs(service.settings, stored.id),

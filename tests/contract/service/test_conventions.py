@@ -30,6 +30,21 @@ async def test_a_dry_run_plans_and_queues_nothing(start: Start) -> None:
         assert problem(refused)["type"] == "/problems/unknown-preset"
 
 
+async def test_a_dry_run_of_a_plan_without_looks_counts_all_its_pairs(start: Start) -> None:
+    async with start() as running:
+        answer = await running.client.post("/compare?dry_run=true", json=LATENCY_ONLY | {"pairs_max": 2})
+        assert answer.status_code == 200
+        estimate = answer.json()["estimate"]
+        assert answer.json()["plan"]["looks"] == []
+        assert (estimate["pairs_least"], estimate["pairs_most"]) == (2, 2)
+        assert estimate["gpu_minutes_least"] == estimate["gpu_minutes_most"] > 0
+        form = {"model": "m", "parts": "latency", "pairs_max": "2", "do": "plan"}
+        page = await running.client.post("/new", data=form)
+        assert page.status_code == 200
+        assert "no look ends it before launch pair 2" in page.text
+        assert "at most 2, no look before the last" in page.text
+
+
 async def test_a_dry_run_goes_by_the_last_run_alike(start: Start) -> None:
     async with start() as running:
         await running.ended(await running.submit())

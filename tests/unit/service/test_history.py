@@ -10,6 +10,7 @@ from equipoise_service.report.history import changes_between, noise_of, past_of,
 from equipoise_service.store import Store
 from tests.support import records as make
 from tests.support import stored as keep
+from tests.support.attached import ARMS, client_blocks, launches
 from tests.support.worlds import attested, declared_aa, every_word
 
 
@@ -56,3 +57,18 @@ def test_the_noise_of_each_machine_is_pooled_over_its_controls(store: Store) -> 
     # (2 x 0.01^2 + 4 x 0.02^2) / 6
     assert pooled_sd([three, five]) == pytest.approx(math.sqrt(0.0003))
     assert pooled_sd([busy.model_copy(update={"pairs": 1, "launch_sd": None})]) is None
+
+
+def test_a_clients_times_are_no_noise_of_launches(store: Store) -> None:
+    plan = make.plan(arms=ARMS, accuracy=None, declared_aa=True)
+    keep.finish(store, plan, make.together(launches(plan, 3), client_blocks(plan, 3, 0.0)))
+    assert noise_of(store) == []
+
+
+def test_a_comparison_that_is_pruned_meanwhile_is_left_out_of_a_trend(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, pruned = (keep.finish(store, *every_word()["ship"]).id for _ in range(2))
+    get = store.comparisons.get
+    monkeypatch.setattr(store.comparisons, "get", lambda wanted: None if wanted == pruned else get(wanted))
+    assert [one.id for one in past_of(store, "simulated", None)] == [kept]
