@@ -19,6 +19,7 @@ from equipoise_service.store import Store, Stored
 from tests.support import records as make
 from tests.support import stored as keep
 from tests.support.attached import ARMS, client_blocks, launches
+from tests.support.worlds import declared_aa
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 
@@ -226,3 +227,11 @@ def test_a_plan_without_looks_says_so(store: Store) -> None:
     text = report_text("html", stored, store.records)
     assert "at most 2, no look before the last" in text
     assert "looks after </td>" not in text
+
+
+def test_a_declared_aa_is_not_called_inactive_and_the_cost_is_shown(store: Store) -> None:
+    stored = keep.finish(store, *declared_aa())
+    text = report_text("html", stored, store.records)
+    assert "<h2>Treatment: none, as declared (A/A)</h2>" in text
+    cost = build_report(stored, store.records).verdict.cost
+    assert f"<p>Cost: {cost.launch_pairs} launch pairs, {cost.device_seconds:.0f} s on the device</p>" in text
