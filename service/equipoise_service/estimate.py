@@ -5,26 +5,25 @@
 
 from typing import Literal
 
-from equipoise_evals.model import Frozen, Plan, StopRecord
+from equipoise_evals.model import ROLES, Frozen, Plan, StopRecord
 from equipoise_service.engines.environment import Device
 from equipoise_service.profiles import PROFILES
 from equipoise_service.store import ListFilter, Status, Store
 
 RUNS_LOOKED_AT = 20
 BLOCKS_PER_QUAD = 4
-ARMS = 2
 
 
 class Estimate(Frozen):
     """Device time of a plan.
 
     Attributes:
-        pairs_least: Launch pairs if the first look ends the run.
-        pairs_most: Launch pairs if none does.
+        pairs_least: Launch pairs if the first look ends the run; ``pairs_most`` where the plan has no look.
+        pairs_most: Launch pairs if no look does.
         gpu_minutes_least: Minutes that engines hold the device for ``pairs_least``; on a CPU, minutes of its cores.
         gpu_minutes_most: The same for ``pairs_most``.
         basis: ``history``: launch pairs of an earlier run with the same plan but for its seed; ``profile``: typical
-            figures of this kind of device, good to a factor of two or three.
+            figures of this kind of device, good to a factor of two or three, without stress if that is asked for.
     """
 
     pairs_least: int
@@ -45,7 +44,7 @@ def estimate(plan: Plan, device: Device, store: Store) -> Estimate:
     """The device time of a plan on this machine."""
     measured_s = seconds_per_pair_before(plan, store)
     pair_s = seconds_per_pair(plan, device) if measured_s is None else measured_s
-    least = plan.looks[0]
+    least = plan.looks[0] if plan.looks else plan.pairs_max
     return Estimate(
         pairs_least=least,
         pairs_most=plan.pairs_max,
@@ -56,9 +55,12 @@ def estimate(plan: Plan, device: Device, store: Store) -> Estimate:
 
 
 def seconds_per_pair(plan: Plan, device: Device) -> float:
-    """Seconds of one launch pair by the device's profile: starts one after the other, blocks, passes."""
+    """Seconds of one launch pair by the device's profile: starts one after the other, blocks, passes; no stress.
+
+    Engines that are attached to run already and are not started.
+    """
     profile = PROFILES[device]
-    seconds = ARMS * profile.start_s
+    seconds = 0.0 if plan.arms.attached else len(ROLES) * profile.start_s
     if plan.latency is not None:
         blocks = BLOCKS_PER_QUAD * plan.latency.quads_per_pair
         for batch in plan.latency.batch_sizes:
@@ -66,7 +68,8 @@ def seconds_per_pair(plan: Plan, device: Device) -> float:
     if plan.accuracy is not None:
         accuracy = plan.accuracy
         rounds = len(accuracy.questions.ids) / accuracy.concurrency
-        seconds += ARMS * max(rounds, 1.0) * accuracy.sampling.max_new_tokens * profile.step_s(accuracy.concurrency)
+        pass_s = max(rounds, 1.0) * accuracy.sampling.max_new_tokens * profile.step_s(accuracy.concurrency)
+        seconds += len(ROLES) * pass_s
     return seconds
 
 

@@ -38,7 +38,7 @@ class Machine:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.device: Device = find_device() if settings.device == "auto" else settings.device
-        self.leftovers = Leftovers((settings.data / "engines").resolve())
+        self.leftovers = Leftovers(settings.engine_logs.resolve())
 
     @property
     def profile(self) -> DeviceProfile:
@@ -108,7 +108,7 @@ class Machine:
         """The launcher of a comparison's engines, whose logs go below the data folder, or of those that run already."""
         if plan.arms.attached:
             return AttachedLauncher(recorder)
-        work = self.settings.data / "engines" / comparison_id
+        work = self.settings.engine_logs / comparison_id
         gpu = _nvml() if self.device == "cuda" else None
         return SGLangLauncher(self.environments(), recorder, work, device=gpu, leftovers=self.leftovers)
 

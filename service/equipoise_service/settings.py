@@ -197,6 +197,11 @@ class Settings(BaseSettings):
         return self.require_tokens or not is_loopback(self.host)
 
     @property
+    def engine_logs(self) -> Path:
+        """Where each comparison has a folder for what its engines write."""
+        return self.data.expanduser() / "engines"
+
+    @property
     def url_of_database(self) -> str:
         """The database's URL, the default filled in."""
         return self.database_url or f"sqlite:///{self.data.expanduser() / 'equipoise.db'}"

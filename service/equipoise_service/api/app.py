@@ -47,7 +47,8 @@ def create_app(
     Args:
         settings: The operator's decisions.
         launcher_factory: Makes the launcher of a comparison; the real engines of this machine if None.
-        url: Where the service will be reachable, noted in the data folder for ``equipoise compare``.
+        url: Where the service will be reachable, noted in the data folder for ``equipoise compare``. None of a private
+            one: nobody else is to find it, and a comparison that its end cuts short is ``interrupted``, not resumed.
         door: How it is entered; as a service on the settings' own address if None.
     """
     machine = Machine(settings)

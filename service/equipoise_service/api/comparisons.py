@@ -12,7 +12,14 @@ from equipoise_service.api.etags import UNCHANGED, tagged
 from equipoise_service.api.listing import ListQuery, list_of
 from equipoise_service.api.problems import document
 from equipoise_service.api.views import ComparisonList, ComparisonView, ProgressView
-from equipoise_service.errors import EmptyIdempotencyKey, IdempotencyConflict, NotResumable, QueueFull
+from equipoise_service.errors import (
+    EmptyIdempotencyKey,
+    FieldError,
+    IdempotencyConflict,
+    NotResumable,
+    QueueFull,
+    RequestInvalid,
+)
 from equipoise_service.estimate import DryRun, estimate
 from equipoise_service.ids import new_id
 from equipoise_service.requests import CompareRequest
@@ -49,8 +56,9 @@ def submit(
     """Accept a comparison, or say why it cannot be run, before any engine starts.
 
     With an ``Idempotency-Key``, the same body sent again gets the comparison that it got the first time. With
-    ``reuse``, a request that is queued or running already, whoever sent it, gets that comparison. With ``dry_run`` the
-    answer is the plan and its estimated device time, and nothing is queued.
+    ``reuse``, a request that is queued or running already, whoever sent it, gets that comparison; no key may be sent
+    with it, since that comparison keeps the key that it came with. With ``dry_run`` the answer is the plan and its
+    estimated device time, and nothing is queued.
     """
     if query.dry_run:
         plan = service.resolve(body)
@@ -58,10 +66,12 @@ def submit(
         return JSONResponse(dry.model_dump(mode="json"))
     if idempotency_key is not None and not 1 <= len(idempotency_key) <= LONGEST_KEY:
         raise EmptyIdempotencyKey
+    if idempotency_key is not None and query.reuse:
+        raise RequestInvalid(
+            [FieldError("query/reuse", "cannot be combined with an Idempotency-Key; send one of them")]
+        )
     stored = _seen_before(service, body, idempotency_key)
-    if stored is None and query.reuse:
-        stored = service.store.comparisons.unfinished_twin(body.sha256)
-    stored = stored or accept(service, body, idempotency_key)
+    stored = stored or accept(service, body, idempotency_key, reuse=query.reuse)
     response.headers["Location"] = f"/comparisons/{stored.id}"
     return _view(service, stored)
 
@@ -110,8 +120,12 @@ def _seen_before(service: Service, body: CompareRequest, key: str | None) -> Sto
     return None if stored is None else _same_body(stored, body, str(key))
 
 
-def accept(service: Service, body: CompareRequest, key: str | None = None) -> Stored:
-    """Queue a comparison, or raise the ``Refusal`` that says why it cannot be run."""
+def accept(service: Service, body: CompareRequest, key: str | None = None, *, reuse: bool = False) -> Stored:
+    """Queue a comparison, or raise the ``Refusal`` that says why it cannot be run.
+
+    With ``reuse``, one of the same request that has not ended is taken instead; of two that come at once, one is
+    queued.
+    """
     plan = service.resolve(body)
     new = NewComparison(
         id=new_id(),
@@ -123,6 +137,8 @@ def accept(service: Service, body: CompareRequest, key: str | None = None) -> St
         priority=body.priority,
     )
     with service.accepting:
+        if reuse and (twin := service.store.comparisons.unfinished_twin(body.sha256)) is not None:
+            return twin
         require_place(service)
         stored, added = service.store.comparisons.add(new)
     return stored if added else _same_body(stored, body, str(key))

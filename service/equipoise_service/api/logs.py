@@ -42,4 +42,4 @@ def kept_logs(settings: Settings, comparison_id: str) -> list[KeptLog]:
 
 
 def _folder(settings: Settings, comparison_id: str) -> Path:
-    return settings.data.expanduser() / "engines" / comparison_id
+    return settings.engine_logs / comparison_id

@@ -9,12 +9,18 @@ from pydantic import Field, field_validator
 
 from equipoise_evals.model import Frozen
 from equipoise_service.api.dependencies import TheService
+from equipoise_service.api.halves import HALVES, UNITS, Half, shown
 from equipoise_service.api.html import page
 from equipoise_service.api.problems import document
 from equipoise_service.charts import ForestRow, TrendPoint, forest_chart, trend_chart
 from equipoise_service.report.history import Noise, Past, noise_of, past_of
+from equipoise_service.store import ListFilter, Status
 
 router = APIRouter(tags=["pages"], include_in_schema=False)
+TITLES: dict[Half, str] = {
+    "latency": "Effect on busy time at the primary batch",
+    "accuracy": "Difference of right answers",
+}
 
 
 class TrendQuery(Frozen):
@@ -31,9 +37,10 @@ class TrendQuery(Frozen):
 
 @router.get("/trend", responses=document(422))
 def trend(request: Request, query: Annotated[TrendQuery, Query()], service: TheService) -> Response:
-    """One model's effects over time; of the newest comparison's model unless another is asked for."""
+    """One model's effects over time; of the newest comparison's that has a verdict unless another is asked for."""
     facets = service.store.comparisons.facets()
-    model = query.model or (facets.models[0] if facets.models else None)
+    newest = service.store.comparisons.page(ListFilter(status=Status.SUCCEEDED), 1).items
+    model = query.model or (newest[0].model_name if newest else None)
     past = past_of(service.store, model, query.arms) if model else []
     return page(request, "trend.html", model=model, query=query, facets=facets, past=past, charts=trend_charts(past))
 
@@ -46,24 +53,20 @@ def noise(request: Request, service: TheService) -> Response:
 
 
 def trend_charts(past: Sequence[Past]) -> list[tuple[str, Markup]]:
-    """A chart of each half that was measured, with its title."""
+    """A chart of each half that was measured, with its title; the margin is the newest comparison's."""
     marks = {one.id: mark for mark, one in enumerate((one for one in past if one.changes), 1)}
     charts = []
-    halves = (
-        ("latency", 100.0, "%", "Effect on busy time at the primary batch"),
-        ("accuracy", 1.0, "pp", "Difference of right answers"),
-    )
-    for half, scale, unit, title in halves:
-        points, margin = [], 0.0
-        for one in past:
-            if half in one.intervals:
-                effect, low, high, its_margin = one.intervals[half]
-                margin = scale * (its_margin or 0.0)
-                limits = None if low is None or high is None else (scale * low, scale * high)
-                label = one.created_at.strftime("%Y-%m-%d")
-                points.append(TrendPoint(label, scale * (effect or 0.0), limits, marks.get(one.id)))
-        if points:
-            charts.append((title, trend_chart(f"trend-{half}", title, points, unit=unit, margin=margin)))
+    for half in HALVES:
+        found = [(one, shown(half, one.intervals[half])) for one in past if half in one.intervals]
+        known = [(one, effect) for one, effect in found if effect is not None]
+        if known:
+            points = [
+                TrendPoint(one.created_at.strftime("%Y-%m-%d"), effect.effect, effect.interval, marks.get(one.id))
+                for one, effect in known
+            ]
+            title, newest = TITLES[half], known[-1][1]
+            chart = trend_chart(f"trend-{half}", title, points, unit=UNITS[half][1], margin=newest.bounds)
+            charts.append((title, chart))
     return charts
 
 

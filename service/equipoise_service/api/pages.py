@@ -4,7 +4,7 @@
 """
 
 import json
-from typing import Annotated, Literal, get_args
+from typing import Annotated, get_args
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request, Response
@@ -12,6 +12,7 @@ from fastapi.responses import RedirectResponse
 from markupsafe import Markup
 
 from equipoise_service.api.dependencies import TheComparison, TheService
+from equipoise_service.api.halves import UNITS, Half, shown
 from equipoise_service.api.html import page, templates
 from equipoise_service.api.listing import ListQuery, VerdictWord, list_of
 from equipoise_service.api.logs import kept_logs
@@ -19,7 +20,7 @@ from equipoise_service.api.problems import document
 from equipoise_service.api.running import running_of
 from equipoise_service.api.views import ComparisonSummary, ComparisonView
 from equipoise_service.charts import sparkline
-from equipoise_service.report import Details, build_report, read_details
+from equipoise_service.report import Details, read_details, report_of
 from equipoise_service.store import FINAL, Sort, Status
 
 router = APIRouter(tags=["pages"], include_in_schema=False)
@@ -47,7 +48,7 @@ def one_comparison(request: Request, stored: TheComparison, service: TheService)
         request,
         "comparison.html",
         view=view,
-        report=build_report(stored, service.store.records) if stored.verdict is not None else None,
+        report=report_of(stored, view.plan, view.verdict, service.store.records) if view.verdict is not None else None,
         details=details,
         plan=view.plan,
         logs=kept_logs(service.settings, stored.id),
@@ -65,14 +66,12 @@ async def cancel_from_page(comparison_id: str, service: TheService) -> Response:
     return RedirectResponse(f"/comparisons/{comparison_id}/page", 303)
 
 
-def spark(item: ComparisonSummary, half: Literal["latency", "accuracy"]) -> Markup:
+def spark(item: ComparisonSummary, half: Half) -> Markup:
     """The interval of one half for a cell; nothing where that half was not measured."""
-    if half not in item.intervals:
+    one = shown(half, item.intervals[half]) if half in item.intervals else None
+    if one is None:
         return Markup("")
-    scale, unit = (100.0, "%") if half == "latency" else (1.0, "pp")
-    effect, low, high, margin = item.intervals[half]
-    interval = None if low is None or high is None else (scale * low, scale * high)
-    return sparkline(f"{half}-{item.id}", scale * effect, interval, scale * margin, unit)
+    return sparkline(f"{half}-{item.id}", one.effect, one.interval, one.margin, UNITS[half][1])
 
 
 templates.env.globals.update(

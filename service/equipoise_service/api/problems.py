@@ -58,27 +58,9 @@ def document(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def install(app: FastAPI) -> None:
-    """Make ``answer`` the handler of every error of the application, and say so in its OpenAPI document."""
+    """Make ``answer`` the handler of every error of the application."""
     for kind in (EquipoiseError, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, answer)
-    describe = app.openapi
-
-    def openapi() -> dict[str, Any]:
-        # FastAPI describes every model as application/json; there is no option for another media type.
-        fresh = app.openapi_schema is None
-        schema = describe()
-        return _with_media_type(schema) if fresh else schema
-
-    app.openapi = openapi  # type: ignore[method-assign] # FastAPI's documented way to change the document
-
-
-def _with_media_type(schema: dict[str, Any]) -> dict[str, Any]:
-    operations = [operation for path in schema["paths"].values() for operation in path.values()]
-    for response in (response for operation in operations for response in operation["responses"].values()):
-        content = response.get("content", {})
-        if content.get("application/json", {}).get("schema") == PROBLEM_SCHEMA:
-            response["content"] = {MEDIA_TYPE: content["application/json"]}
-    return schema
 
 
 class Told(NamedTuple):

@@ -6,12 +6,14 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from equipoise_evals.model import Plan
+from equipoise_service.api.halves import HALVES, UNITS, Half, shown
 from equipoise_service.charts import ForestRow, forest_chart
 
-HALVES = (
-    ("latency", 100.0, "%", "Effect on busy time so far", ("faster", "slower")),
-    ("accuracy", 1.0, "pp", "Difference of right answers so far", ("worse", "better")),
-)
+TITLES: dict[Half, tuple[str, tuple[str, str]]] = {
+    "latency": ("Effect on busy time so far", ("faster", "slower")),
+    "accuracy": ("Difference of right answers so far", ("worse", "better")),
+}
+"""With what values below and above 0 mean."""
 
 
 class Running(NamedTuple):
@@ -51,21 +53,20 @@ def running_of(looks: Sequence[Mapping[str, Any]], plan: Plan) -> Running:
     )
 
 
-def _chart(half: tuple[str, float, str, str, tuple[str, str]], looks: Sequence[Mapping[str, Any]]) -> Markup | None:
-    name, scale, unit, title, sides = half
-    known = [(look["pair"], look["intervals"][name]) for look in looks if name in look["intervals"]]
+def _chart(half: Half, looks: Sequence[Mapping[str, Any]]) -> Markup | None:
+    found = [(look["pair"], shown(half, look["intervals"][half])) for look in looks if half in look["intervals"]]
+    known = [(pair, one) for pair, one in found if one is not None]
     if not known:
         return None
+    title, sides = TITLES[half]
     rows = [
         ForestRow(
             f"after {pair} launch pair{'s' if pair > 1 else ''}",
-            scale * effect,
-            None if low is None else (scale * low, scale * high),
-            decides=(pair, limits) == known[-1],
+            one.effect,
+            one.interval,
+            decides=(pair, one) == known[-1],
         )
-        for pair, limits in known
-        for effect, low, high, _ in [limits]
+        for pair, one in known
     ]
-    margin = scale * known[-1][1][3]
-    upper = margin if name == "latency" else None
-    return forest_chart(f"so-far-{name}", title, rows, unit=unit, margin=(-margin, upper), sides=sides)
+    bounds = known[-1][1].bounds
+    return forest_chart(f"so-far-{half}", title, rows, unit=UNITS[half][1], margin=bounds, sides=sides)

@@ -46,7 +46,9 @@ async def plan_or_submit(request: Request, service: TheService) -> Response:
     except ValidationError as invalid:
         return _refused(request, form, field_errors(invalid.errors()), 422)
     except Refusal as refused:
-        return _refused(request, form, refused.fields or [FieldError("", refused.detail)], refused.status)
+        return _refused(
+            request, form, refused.fields or [FieldError("", refused.detail)], refused.status, refused.headers
+        )
     expected = await run_in_threadpool(estimate, plan, service.machine.device, service.store)
     return page(request, "new.html", form=form, errors=(), plan=plan, expected=expected)
 
@@ -72,8 +74,10 @@ def fields_of(sent: list[tuple[str, str]]) -> dict[str, Any]:
     return fields
 
 
-def _refused(request: Request, form: Mapping[str, str], errors: object, status: int) -> Response:
-    return page(request, "new.html", status, form=form, errors=errors, plan=None, expected=None)
+def _refused(
+    request: Request, form: Mapping[str, str], errors: object, status: int, headers: Mapping[str, str] | None = None
+) -> Response:
+    return page(request, "new.html", status, headers, form=form, errors=errors, plan=None, expected=None)
 
 
 def _shown(request: CompareRequest) -> dict[str, str]:

@@ -4,9 +4,10 @@ from datetime import UTC, datetime
 from typing import Self
 
 from fastapi import APIRouter, Response
-from pydantic import AwareDatetime, Field, model_validator
+from pydantic import AwareDatetime, model_validator
 
 from equipoise_evals.model import Frozen
+from equipoise_service.access.names import TokenName
 from equipoise_service.access.scopes import Scope
 from equipoise_service.api.dependencies import TheService
 from equipoise_service.api.problems import document
@@ -19,7 +20,7 @@ router = APIRouter(tags=["tokens"], responses=document(422))
 class TokenRequest(Frozen):
     """A token to make; ``expires_at`` is RFC 3339, null for ever."""
 
-    name: str = Field(min_length=1, max_length=80, pattern=r"^[^\x00-\x1f\x7f]*[^\s\x00-\x1f\x7f][^\x00-\x1f\x7f]*$")
+    name: TokenName
     scope: Scope
     expires_at: AwareDatetime | None = None
 

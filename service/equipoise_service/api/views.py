@@ -52,7 +52,7 @@ class ComparisonSummary(Frozen):
 
 
 class ComparisonList(Frozen):
-    """One page of comparisons, newest first; ``next_cursor`` is null on the last page."""
+    """One page of comparisons, in the order asked for; ``next_cursor`` is null on the last page."""
 
     items: tuple[ComparisonSummary, ...]
     next_cursor: str | None

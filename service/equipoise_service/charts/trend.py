@@ -22,7 +22,9 @@ class TrendPoint(NamedTuple):
     mark: int | None
 
 
-def trend_chart(name: str, title: str, points: Sequence[TrendPoint], *, unit: str, margin: float) -> Markup:
+def trend_chart(
+    name: str, title: str, points: Sequence[TrendPoint], *, unit: str, margin: tuple[float, float | None]
+) -> Markup:
     """Estimates with intervals from left to right; at least one.
 
     Args:
@@ -30,15 +32,17 @@ def trend_chart(name: str, title: str, points: Sequence[TrendPoint], *, unit: st
         title: What is shown.
         points: In the order of time.
         unit: Of estimates, intervals and margin.
-        margin: Half width of the margin.
+        margin: Least and largest value inside the margin; None as the largest where it has no upper end.
     """
+    low, high = margin
     values = [value for point in points for value in (point.estimate, *(point.interval or ()))]
-    ys = Scale.around([0.0, margin, -margin, *values], BOTTOM, TOP)
+    ys = Scale.around([0.0, low, *([] if high is None else [high]), *values], BOTTOM, TOP)
     xs = Scale(0, len(points), LEFT, RIGHT)
     changes = sum(point.mark is not None for point in points)
     said = f"{len(points)} comparisons from {points[0].label} to {points[-1].label}, {changes} changes marked."
     canvas = Canvas(name, title, said, width=WIDTH, height=HEIGHT)
-    canvas.rect((LEFT, ys(margin)), RIGHT - LEFT, ys(-margin) - ys(margin), "band")
+    top = TOP if high is None else ys(high)
+    canvas.rect((LEFT, top), RIGHT - LEFT, ys(low) - top, "band")
     ticks = ys.ticks(5)
     for tick in ticks:
         canvas.line((LEFT, ys(tick)), (RIGHT, ys(tick)), "zero" if tick == 0 else "grid")

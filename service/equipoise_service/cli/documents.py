@@ -13,6 +13,7 @@ from equipoise_service.cli.exit_codes import CommandError, ExitCode
 from equipoise_service.cli.options import read
 from equipoise_service.difference import Difference, difference_of
 from equipoise_service.errors import ComparisonNotFound
+from equipoise_service.folder import prepare
 from equipoise_service.ids import is_id
 from equipoise_service.interchange import RecordsDocument, records_text
 from equipoise_service.report import build_report, report_text
@@ -75,7 +76,8 @@ def difference_between(first: str, second: str, url: str | None) -> Difference:
     """What differs between two comparisons, by id."""
     if url is not None:
         return Difference.model_validate_json(_fetch(url, f"/comparisons/{first}/diff/{second}"))
-    reports = [build_report(stored, store.records) for store, stored in map(local, (first, second))]
+    store = local_store()
+    reports = [build_report(comparison_in(store, one), store.records) for one in (first, second)]
     return difference_of(*reports)
 
 
@@ -94,24 +96,30 @@ def local_store() -> Store:
         CommandError: There is none yet; wrong use.
     """
     settings = Settings.from_env()
-    if (missing := _missing_file(settings)) is not None:
-        raise CommandError(f"there is no database at {missing} (EQUIPOISE_DATA names its folder)", ExitCode.USAGE)
+    _require_database(settings)
+    return Store.open(settings.url_of_database)
+
+
+def own_store() -> Store:
+    """The database of the data folder, which is made where there is none."""
+    settings = Settings.from_env()
+    prepare(settings.data)
     return Store.open(settings.url_of_database)
 
 
 def local(comparison_id: str) -> tuple[Store, Stored]:
     """A comparison in this machine's database."""
-    if (missing := _missing_file(Settings.from_env())) is not None:
-        raise CommandError(
-            f"there is no comparison {comparison_id!r}: there is no database at {missing} (EQUIPOISE_DATA names its "
-            "folder)",
-            ExitCode.USAGE,
-        )
+    _require_database(Settings.from_env(), f"there is no comparison {comparison_id!r}: ")
     store = local_store()
+    return store, comparison_in(store, comparison_id)
+
+
+def comparison_in(store: Store, comparison_id: str) -> Stored:
+    """A comparison in a database that is open."""
     stored = store.comparisons.get(comparison_id)
     if stored is None:
         raise ComparisonNotFound(comparison_id)
-    return store, stored
+    return stored
 
 
 def sqlite_file() -> Path:
@@ -125,9 +133,14 @@ def sqlite_file() -> Path:
     if parsed.get_backend_name() != "sqlite":
         name = parsed.get_backend_name()
         raise CommandError(f"the database is {name}'s; use that database's own tools for it", ExitCode.USAGE)
-    if (missing := _missing_file(settings)) is not None:
-        raise CommandError(f"there is no database at {missing} (EQUIPOISE_DATA names its folder)", ExitCode.USAGE)
+    _require_database(settings)
     return Path(str(parsed.database))
+
+
+def _require_database(settings: Settings, so: str = "") -> None:
+    """Raise unless there is one; ``so`` is what follows from that."""
+    if (missing := _missing_file(settings)) is not None:
+        raise CommandError(f"{so}there is no database at {missing} (EQUIPOISE_DATA names its folder)", ExitCode.USAGE)
 
 
 def _missing_file(settings: Settings) -> Path | None:

@@ -5,12 +5,11 @@ from pathlib import Path
 
 import typer
 
-from equipoise_service.cli.documents import local, local_store
+from equipoise_service.cli.documents import comparison_in, local_store, own_store
 from equipoise_service.exchange.archive import COMPARISONS, new_export, sha256_of
 from equipoise_service.exchange.contents import write_comparison
 from equipoise_service.exchange.importing import import_export
 from equipoise_service.exchange.samples import write_samples
-from equipoise_service.folder import prepare
 from equipoise_service.settings import Settings
 from equipoise_service.store import Store, Stored
 from equipoise_service.store.keeping import ended
@@ -19,7 +18,7 @@ from equipoise_service.store.keeping import ended
 def export_comparisons(target: Path, ids: Sequence[str], logs: bool) -> int:
     """Write whole comparisons; every one that has ended if none is named."""
     store, chosen = _chosen(ids)
-    engines = Settings.from_env().data / "engines"
+    engines = Settings.from_env().engine_logs
     with new_export(target) as root:
         for stored in chosen:
             write_comparison(store, stored, root / COMPARISONS / stored.id, engines / stored.id if logs else None)
@@ -37,19 +36,15 @@ def export_samples(target: Path, ids: Sequence[str]) -> int:
 
 
 def _chosen(ids: Sequence[str]) -> tuple[Store, list[Stored]]:
-    if ids:
-        found = [local(comparison_id) for comparison_id in dict.fromkeys(ids)]
-        return found[0][0], sorted((stored for _, stored in found), key=lambda stored: stored.id)
     store = local_store()
+    if ids:
+        return store, [comparison_in(store, comparison_id) for comparison_id in sorted(set(ids))]
     return store, [stored for one in ended(store.database) if (stored := store.comparisons.get(one.id)) is not None]
 
 
 def import_comparisons(source: Path, *, check: bool) -> int:
     """Store what an export brings and say what that was."""
-    settings = Settings.from_env()
-    prepare(settings.data)
-    store = Store.open(settings.url_of_database)
-    brought = import_export(source, store, settings.data / "engines", check=check)
+    brought = import_export(source, own_store(), Settings.from_env().engine_logs, check=check)
     for comparison_id in brought.new:
         typer.echo(comparison_id)
     known = f"; {len(brought.known)} were here already, unchanged" if brought.known else ""

@@ -23,7 +23,7 @@ def prune_by(rule: Rule, *, apply: bool) -> int:
     """List, or remove, what goes by this rule in this machine's database."""
     settings = Settings.from_env()
     store = local_store()
-    logs = settings.data / "engines"
+    logs = settings.engine_logs
     kept = [one._replace(size=one.size + bytes_below(logs / one.id)) for one in ended(store.database)]
     going = chosen(kept, rule, datetime.now(UTC))
     for one in going:

@@ -9,7 +9,7 @@ def serve(
     host: Annotated[str | None, typer.Option(help="Address to bind; EQUIPOISE_HOST otherwise.")] = None,
     port: Annotated[int | None, typer.Option(help="Port to bind; EQUIPOISE_PORT otherwise.", min=0, max=65535)] = None,
 ) -> int:
-    """Serve the API and the pages until interrupted; a comparison that runs then is kept as interrupted."""
+    """Serve the API and the pages until interrupted; a comparison that runs then goes on under the next service."""
     import asyncio
 
     from equipoise_service.access.addresses import is_loopback

@@ -10,10 +10,9 @@ from equipoise_service.cli.exit_codes import CommandError, ExitCode
 
 if TYPE_CHECKING:
     from equipoise_service.settings import Settings
-    from equipoise_service.store import Store, Token
+    from equipoise_service.store import Token
 
 app = typer.Typer(help="Make, list and revoke the tokens of a service that asks for them.", no_args_is_help=True)
-LONGEST_NAME = 80
 
 
 @app.command()
@@ -25,8 +24,11 @@ def create(
     ] = None,
 ) -> int:
     """Make a token and print it, once: what is kept cannot be turned back into it."""
-    if not name.strip() or len(name) > LONGEST_NAME:
-        raise CommandError(f"a name has 1 to {LONGEST_NAME} characters", ExitCode.USAGE)
+    from equipoise_service.access.names import LONGEST_NAME, usable_name
+    from equipoise_service.cli.documents import own_store
+
+    if not usable_name(name):
+        raise CommandError(f"a name has 1 to {LONGEST_NAME} characters and no control characters", ExitCode.USAGE)
     expires_at = None if expires_days is None else datetime.now(UTC) + timedelta(days=expires_days)
     token, text = own_store().tokens.add(name, scope, expires_at)
     typer.echo(f"token {token.id} of scope {token.scope}; it is shown here and never again", err=True)
@@ -37,6 +39,8 @@ def create(
 @app.command("list")
 def list_tokens() -> int:
     """List every token by id, name and scope, and whether it is valid."""
+    from equipoise_service.cli.documents import own_store
+
     now = datetime.now(UTC)
     for token in own_store().tokens.every():
         typer.echo(f"{token.id}  {token.scope:6}  {_state(token, now):28}  {token.name}")
@@ -46,6 +50,7 @@ def list_tokens() -> int:
 @app.command()
 def revoke(token_id: Annotated[str, typer.Argument(help="The id, as the list shows it.")]) -> int:
     """Make a token invalid from now on, in a running service too."""
+    from equipoise_service.cli.documents import own_store
     from equipoise_service.errors import TokenNotFound
 
     if not own_store().tokens.revoke(token_id):
@@ -66,17 +71,6 @@ def require_any_token(settings: "Settings") -> None:
             raise NoTokens(settings.host)
     finally:
         store.database.close()
-
-
-def own_store() -> "Store":
-    """The database of the data folder, which is made where there is none."""
-    from equipoise_service.folder import prepare
-    from equipoise_service.settings import Settings
-    from equipoise_service.store import Store
-
-    settings = Settings.from_env()
-    prepare(settings.data)
-    return Store.open(settings.url_of_database)
 
 
 def _state(token: "Token", now: datetime) -> str:

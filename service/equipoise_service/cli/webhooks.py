@@ -4,14 +4,13 @@ from typing import Annotated
 
 import typer
 
-from equipoise_service.cli.tokens import own_store
-
 app = typer.Typer(help="Tell addresses of every comparison that ends, as Standard Webhooks.", no_args_is_help=True)
 
 
 @app.command()
 def add(url: Annotated[str, typer.Argument(help="An https address, or an http one on the loopback.")]) -> int:
     """Add an address and print its signing secret, once: the receiver verifies signatures with it."""
+    from equipoise_service.cli.documents import own_store
     from equipoise_service.webhooks import new_secret, usable_url
 
     webhook = own_store().webhooks.add(usable_url(url), new_secret())
@@ -23,6 +22,8 @@ def add(url: Annotated[str, typer.Argument(help="An https address, or an http on
 @app.command("list")
 def list_webhooks() -> int:
     """List every webhook and how its newest message fares."""
+    from equipoise_service.cli.documents import own_store
+
     store = own_store()
     for webhook in store.webhooks.every():
         last = store.webhooks.last_delivery(webhook.id)
@@ -40,6 +41,7 @@ def list_webhooks() -> int:
 @app.command()
 def remove(webhook_id: Annotated[str, typer.Argument(help="The id, as the list shows it.")]) -> int:
     """Tell an address no more."""
+    from equipoise_service.cli.documents import own_store
     from equipoise_service.errors import WebhookNotFound
 
     if not own_store().webhooks.remove(webhook_id):

@@ -9,7 +9,7 @@ from pydantic import AwareDatetime, Field, TypeAdapter
 from equipoise_evals.model import Frozen
 from equipoise_service.errors import NotEnded
 from equipoise_service.interchange import records_text
-from equipoise_service.report import FORMATS, build_report
+from equipoise_service.report import MEDIA_TYPES, report_text
 from equipoise_service.store import FINAL, Status, Store, Stored, StoredError
 
 FACTS = "comparison.json"
@@ -77,9 +77,8 @@ def write_comparison(store: Store, stored: Stored, folder: Path, logs: Path | No
     _write(folder / RECORDS, records_text(stored, store.records))
     _write(folder / EVENTS, (f"{line}\n" for line in _event_lines(store, stored.id)))
     if stored.verdict is not None:
-        report = build_report(stored, store.records)
-        for ending, written in FORMATS.items():
-            _write(folder / f"report.{ending}", [written(report)])
+        for ending in MEDIA_TYPES:
+            _write(folder / f"report.{ending}", [report_text(ending, stored, store.records)])
     if logs is not None:
         for log in sorted(logs.rglob(LOG_NAMES)):
             target = folder / LOGS / log.relative_to(logs)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from equipoise_service.report.details import Details, read_details
-from equipoise_service.report.document import EngineFacts, Report, build_report
+from equipoise_service.report.document import EngineFacts, Report, build_report, report_of
 from equipoise_service.report.markdown import to_markdown
 from equipoise_service.report.rendering import to_html
 from equipoise_service.report.spreadsheet import to_csv
@@ -17,6 +17,7 @@ __all__ = [
     "Report",
     "build_report",
     "read_details",
+    "report_of",
     "report_text",
     "to_csv",
     "to_html",

@@ -1,6 +1,7 @@
 """What pages and the HTML report show beyond the other reports: every block, every kernel, every launch."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
 from pydantic import Field, JsonValue
 
@@ -17,7 +18,9 @@ from equipoise_evals.model import (
 )
 from equipoise_service.report.timings import Timings, timings_of
 from equipoise_service.store import RecordParts
-from equipoise_service.store.records import Part
+
+One = TypeVar("One", LaunchRecord, BlockRecord, StopRecord, TreatmentRecord, QuestionsRecord)
+Observed = TypeVar("Observed", bound=Frozen)
 
 
 class KernelCount(Frozen):
@@ -37,6 +40,7 @@ class Launched(Frozen):
     """One start of one engine.
 
     Attributes:
+        attached: Whether it ran already: it was neither started nor stopped, and its flags are not known here.
         ready_s: Seconds from its start until it answered; None where not recorded.
         held_s: Seconds it held the device; None if its end was not recorded.
         clean: Whether it ended cleanly; None if its end was not recorded.
@@ -46,6 +50,7 @@ class Launched(Frozen):
     role: Role
     started_first: bool
     started_at: str
+    attached: bool
     ready_s: float | None
     held_s: float | None
     clean: bool | None
@@ -66,29 +71,31 @@ class Details(Frozen):
 
 def read_details(comparison_id: str, plan: Plan, parts: RecordParts) -> Details:
     """The details of a stored comparison, finished or not."""
-    launches = [LaunchRecord.model_validate_json(part.payload) for part in parts.parts(comparison_id, "launch")]
-    stops = [StopRecord.model_validate_json(part.payload) for part in parts.parts(comparison_id, "stop")]
-    traces = [TreatmentRecord.model_validate_json(part.payload) for part in parts.parts(comparison_id, "treatment")]
-    asked = [QuestionsRecord.model_validate_json(part.payload) for part in parts.parts(comparison_id, "questions")]
+    launches = _read(parts, comparison_id, LaunchRecord)
+    stops = _read(parts, comparison_id, StopRecord)
+    traces = _read(parts, comparison_id, TreatmentRecord).values()
+    asked = _read(parts, comparison_id, QuestionsRecord).values()
     timings = None
     if plan.latency is not None:
-        observed = sorted(
-            (part for kind in ("launch", "block") for part in parts.parts(comparison_id, kind)),
-            key=lambda part: part.seq,
-        )
-        timings = timings_of(map(_launch_or_block, observed), plan.latency)
+        timed: dict[int, LaunchRecord | BlockRecord] = {**launches, **_read(parts, comparison_id, BlockRecord)}
+        timings = timings_of(_in_order(timed), plan.latency)
+    ends: dict[int, LaunchRecord | StopRecord] = {**launches, **stops}
     return Details(
         timings=timings,
         kernels=tuple(kernel_counts(traces)),
-        launches=tuple(launched(launches, stops)),
+        launches=tuple(launched(_in_order(ends))),
         questions={one.question.id: one.question for record in asked for one in record.asked},
     )
 
 
-def _launch_or_block(part: Part) -> LaunchRecord | BlockRecord:
-    if part.kind == "launch":
-        return LaunchRecord.model_validate_json(part.payload)
-    return BlockRecord.model_validate_json(part.payload)
+def _read(parts: RecordParts, comparison_id: str, kind: type[One]) -> dict[int, One]:
+    """Records of one kind by their place among all."""
+    name = kind.model_fields["kind"].default
+    return {part.seq: kind.model_validate_json(part.payload) for part in parts.parts(comparison_id, name)}
+
+
+def _in_order(by_place: Mapping[int, Observed]) -> list[Observed]:
+    return [by_place[place] for place in sorted(by_place)]
 
 
 def kernel_counts(traces: Iterable[TreatmentRecord]) -> Iterable[KernelCount]:
@@ -105,16 +112,29 @@ def kernel_counts(traces: Iterable[TreatmentRecord]) -> Iterable[KernelCount]:
     return sorted(found, key=lambda count: not count.differs)
 
 
-def launched(launches: Iterable[LaunchRecord], stops: Iterable[StopRecord]) -> Iterable[Launched]:
-    """Every start with its end, in the order observed."""
-    ends = {(stop.pair, stop.role): stop for stop in stops}
-    for launch in launches:
-        stop = ends.get((launch.pair, launch.role))
+def launched(observed: Iterable[LaunchRecord | StopRecord]) -> Iterable[Launched]:
+    """Every start with its end, in the order observed.
+
+    An end belongs to the start before it: of a pair that was cut short and launched again, the first start has none.
+    """
+    starts: list[LaunchRecord] = []
+    ends: dict[int, StopRecord] = {}
+    last: dict[tuple[int, Role], int] = {}
+    for record in observed:
+        engine = (record.pair, record.role)
+        if isinstance(record, LaunchRecord):
+            last[engine] = len(starts)
+            starts.append(record)
+        elif engine in last:
+            ends[last.pop(engine)] = record
+    for place, launch in enumerate(starts):
+        stop = ends.get(place)
         yield Launched(
             pair=launch.pair,
             role=launch.role,
             started_first=launch.started_first,
             started_at=launch.started_at,
+            attached=launch.attached,
             ready_s=launch.stage_s.get("spawn_to_ready"),
             held_s=stop.held_s if stop else None,
             clean=stop.clean if stop else None,

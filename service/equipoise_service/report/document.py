@@ -70,9 +70,12 @@ def build_report(stored: Stored, parts: RecordParts) -> Report:
     """
     if stored.verdict is None:
         raise NotFinished(stored.id, stored.status)
-    plan = Plan.model_validate_json(stored.plan)
+    return report_of(stored, Plan.model_validate_json(stored.plan), Verdict.model_validate_json(stored.verdict), parts)
+
+
+def report_of(stored: Stored, plan: Plan, verdict: Verdict, parts: RecordParts) -> Report:
+    """The report of a comparison whose plan and verdict are read already."""
     launches = [LaunchRecord.model_validate_json(part.payload) for part in parts.parts(stored.id, "launch")]
-    verdict = Verdict.model_validate_json(stored.verdict)
     outputs = read_outputs(stored.id, parts)
     return Report(
         comparison_id=stored.id,

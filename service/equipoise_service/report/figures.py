@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from equipoise_evals.model import AccuracyEvidence, LatencyEvidence, TwoLevelEvidence
+from equipoise_evals.model import AccuracyEvidence, LatencyEvidence
 from equipoise_service.charts import (
     Block,
     ForestRow,
@@ -16,7 +16,7 @@ from equipoise_service.charts import (
     forest_chart,
     pairs_chart,
 )
-from equipoise_service.report.tables import CLOCKS, contrasts
+from equipoise_service.report.tables import CLOCKS, contrasts, primary_contrasts
 from equipoise_service.report.timings import BlockTimes, Distribution, Timings
 
 
@@ -67,23 +67,27 @@ def accuracy_chart(evidence: AccuracyEvidence) -> Markup:
 
 
 def launch_pairs_chart(evidence: LatencyEvidence) -> Markup:
-    """The primary batch's clocks, pair by pair."""
-    shown = [evidence.busy, evidence.period, *([evidence.client] if evidence.client else [])]
-    series = [PairSeries(CLOCKS[one.metric], [100 * e for e in one.per_pair], 100 * one.effect) for one in shown]
+    """The primary batch's clocks, pair by pair; at least one was read."""
+    series = [
+        PairSeries(CLOCKS[one.metric], [100 * e for e in one.per_pair], 100 * one.effect)
+        for one in primary_contrasts(evidence)
+    ]
     title = f"Effect in each launch pair, batch {evidence.busy.batch}"
     return pairs_chart("pairs", title, series, 100 * evidence.margin)
 
 
-def distribution_figures(timings: Timings, levels: TwoLevelEvidence | None) -> Iterator[DistributionFigure]:
+def distribution_figures(timings: Timings, evidence: LatencyEvidence | None) -> Iterator[DistributionFigure]:
     """One figure a batch size and clock; levels are marked where they were looked for: the primary batch's busy."""
+    levels = evidence.two_level if evidence else None
     for place, shown in enumerate(timings.distributions):
         baseline, candidate = shown.arms["A"], shown.arms["B"]
+        has_levels = shown.clock == "busy" and evidence is not None and shown.batch == evidence.busy.batch
         chart = distribution_chart(
             f"steps-{place}",
-            f"Step times by {shown.clock}, batch {shown.batch}",
+            f"Step times by {CLOCKS[shown.clock]}, batch {shown.batch}",
             Histogram(shown.low_us, shown.high_us, baseline.counts, candidate.counts),
             (baseline.mean_us, candidate.mean_us),
-            (levels.low_us, levels.high_us) if levels and place == 0 else (),
+            (levels.low_us, levels.high_us) if levels and has_levels else (),
         )
         yield DistributionFigure(chart, shown)
 

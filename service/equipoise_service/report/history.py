@@ -56,16 +56,19 @@ def past_of(store: Store, model: str, arms: str | None) -> list[Past]:
         if line.verdict_word is None or line.intervals is None:
             continue
         facts = facts_of(store, line)
+        if facts is None:
+            continue
         changes = changes_between(found[-1].facts, facts) if found else ()
         intervals = json.loads(line.intervals)
         found.append(Past(line.id, line.created_at, line.verdict_word, intervals, facts, changes))
     return found
 
 
-def facts_of(store: Store, line: Summary) -> dict[str, str]:
-    """What one comparison measured, out of its plan and of what its engines attested first."""
+def facts_of(store: Store, line: Summary) -> dict[str, str] | None:
+    """What one comparison measured, out of its plan and of what its engines attested first; None if it was pruned."""
     stored = store.comparisons.get(line.id)
-    assert stored is not None  # noqa: S101 - its line was read a moment ago, and only prune takes comparisons away
+    if stored is None:
+        return None
     plan = json.loads(stored.plan)
     facts = {"arms": line.arms, "model revision": str(plan["model"]["revision"])}
     seen: set[str] = set()
@@ -97,8 +100,10 @@ def noise_of(store: Store) -> list[Noise]:
     for line in lines:
         stored = store.comparisons.get(line.id)
         verdict = Verdict.model_validate_json(stored.verdict) if stored and stored.verdict else None
-        if verdict is not None and verdict.latency is not None:
-            control = Control(line.id, line.created_at, line.model_name, verdict.latency.evidence.busy)
+        evidence = verdict.latency.evidence if verdict and verdict.latency else None
+        # Rounds with engines that ran already say nothing of launches, and their times are the client's.
+        if evidence is not None and evidence.clock == "engine":
+            control = Control(line.id, line.created_at, line.model_name, evidence.busy)
             machines.setdefault(line.machine or "not recorded", []).append(control)
     return [
         Noise(machine, tuple(controls), pooled_sd(control.busy for control in controls))

@@ -21,7 +21,15 @@ from equipoise_service.report.document import Report
 from equipoise_service.report.markdown import interval_text, title
 from equipoise_service.report.markdown_outputs import PAIRS, PARTED, PASSES, pair_cells, parted_cells, pass_cells
 from equipoise_service.report.sides import side_by_side
-from equipoise_service.report.tables import CLOCKS, contrasts, pdl_sentence, treatment_counts, word_of
+from equipoise_service.report.tables import (
+    CLOCKS,
+    contrasts,
+    pdl_sentence,
+    primary_contrasts,
+    treatment_counts,
+    treatment_state,
+    word_of,
+)
 
 TEMPLATES = Path(__file__).parent / "templates"
 STYLESHEET = Path(__file__).parents[1] / "static" / "style.css"
@@ -41,11 +49,13 @@ GLOBALS: dict[str, Any] = {
     "pass_cells": pass_cells,
     "passes_header": PASSES,
     "pdl_sentence": pdl_sentence,
+    "primary_contrasts": primary_contrasts,
     "pretty": lambda value: json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False),
     "role_names": ROLE_NAMES,
     "side_by_side": side_by_side,
     "title_of": title,
     "treatment_counts": treatment_counts,
+    "treatment_state": treatment_state,
     "word_of": word_of,
 }
 """What the templates call."""

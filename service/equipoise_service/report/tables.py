@@ -84,6 +84,11 @@ def contrasts(evidence: LatencyEvidence) -> Iterator[tuple[str, LatencyContrast]
         yield "secondary", contrast
 
 
+def primary_contrasts(evidence: LatencyEvidence) -> list[LatencyContrast]:
+    """Those of ``contrasts`` at the primary batch size; none where a client's clock has recorded nothing."""
+    return [contrast for _, contrast in contrasts(evidence) if contrast.batch == evidence.busy.batch]
+
+
 def latency_rows(evidence: LatencyEvidence) -> Iterator[Row]:
     """Effects in percent, means in microseconds."""
     for _, contrast in contrasts(evidence):

@@ -13,10 +13,10 @@ from equipoise_evals.judge.steps import TimedBlock, timed_block
 from equipoise_evals.model import (
     ROLES,
     BlockRecord,
-    EngineMetric,
     Frozen,
     LatencyPlan,
     LaunchRecord,
+    Metric,
     Records,
     Role,
 )
@@ -25,7 +25,8 @@ Floats = NDArray[np.float64]
 BINS = 80
 TAIL = 0.002
 """Share of the steps left out of a histogram at either end: one slow step would squeeze all others together."""
-CLOCKS: tuple[EngineMetric, EngineMetric] = ("busy", "period")
+ENGINE_CLOCKS: tuple[Metric, ...] = ("busy", "period")
+CLIENT_CLOCK: tuple[Metric, ...] = ("client_tpot",)
 
 
 class Spread(Frozen):
@@ -41,6 +42,7 @@ class BlockTimes(Frozen):
 
     Attributes:
         steps: Steps that count.
+        busy: By the engine's clock; by the client's, from token to token as it arrived, and ``period`` is then None.
         clock_mhz: Median of the GPU's clock meanwhile; None where none was recorded. Temperature likewise.
         throttled: Why the GPU ran slower than it could, by the driver's reasons.
     """
@@ -55,10 +57,6 @@ class BlockTimes(Frozen):
     clock_mhz: float | None
     temperature_c: float | None
     throttled: tuple[str, ...]
-
-    def by(self, clock: EngineMetric) -> Spread | None:
-        """Step times by one clock."""
-        return self.busy if clock == "busy" else self.period
 
 
 class ArmSteps(Frozen):
@@ -82,17 +80,22 @@ class Distribution(Frozen):
     """Steps of both arms over the same bins, of equal width from ``low_us`` to ``high_us``."""
 
     batch: int
-    clock: EngineMetric
+    clock: Metric
     low_us: float
     high_us: float
     arms: dict[Role, ArmSteps]
 
 
 class Timings(Frozen):
-    """Blocks in the order run, and distributions: the primary batch size first, busy before period."""
+    """Blocks in the order run, and distributions: the primary batch size first, busy before period.
+
+    Attributes:
+        by_client: Whether the clock is the client's, of engines that ran already; there is no other distribution then.
+    """
 
     blocks: tuple[BlockTimes, ...]
     distributions: tuple[Distribution, ...]
+    by_client: bool = False
 
 
 def timings_of(records: Iterable[LaunchRecord | BlockRecord], latency: LatencyPlan) -> Timings:
@@ -100,15 +103,17 @@ def timings_of(records: Iterable[LaunchRecord | BlockRecord], latency: LatencyPl
     blocks = Records(records=tuple(records)).current_blocks()
     timed = [timed_block(block, latency) for block in sorted(blocks, key=lambda block: (block.pair, block.sequence))]
     counted = [block for block in timed if block.busy_us.size]
+    by_client = any(block.clock == "client" for block in blocks)
     batches = sorted(latency.batch_sizes, key=lambda batch: (batch != latency.primary_batch, batch))
     found = (
         distribution(batch, clock, [block for block in counted if block.record.batch == batch])
         for batch in batches
-        for clock in CLOCKS
+        for clock in (CLIENT_CLOCK if by_client else ENGINE_CLOCKS)
     )
     return Timings(
         blocks=tuple(block_times(block) for block in counted),
         distributions=tuple(one for one in found if one is not None),
+        by_client=by_client,
     )
 
 
@@ -118,6 +123,7 @@ def block_times(block: TimedBlock) -> BlockTimes:
     telemetry = record.telemetry
     reasons = telemetry.get("throttle_reasons")
     periods = block.period_us[np.isfinite(block.period_us)]
+    has_period = periods.size > 0 and record.clock == "engine"
     return BlockTimes(
         pair=record.pair,
         role=record.role,
@@ -125,14 +131,14 @@ def block_times(block: TimedBlock) -> BlockTimes:
         sequence=record.sequence,
         steps=block.busy_us.size,
         busy=_spread(block.busy_us),
-        period=_spread(periods) if periods.size else None,
+        period=_spread(periods) if has_period else None,
         clock_mhz=_median(telemetry.get("sm_clock_mhz")),
         temperature_c=_median(telemetry.get("temperature_c")),
         throttled=tuple(map(str, reasons)) if isinstance(reasons, list) else (),
     )
 
 
-def distribution(batch: int, clock: EngineMetric, blocks: Sequence[TimedBlock]) -> Distribution | None:
+def distribution(batch: int, clock: Metric, blocks: Sequence[TimedBlock]) -> Distribution | None:
     """Histograms of both arms over common bins; None unless both have steps."""
     times = {role: _times(clock, [block for block in blocks if block.record.role == role]) for role in ROLES}
     if min(us.size for us in times.values()) == 0:
@@ -149,8 +155,8 @@ def distribution(batch: int, clock: EngineMetric, blocks: Sequence[TimedBlock]) 
     )
 
 
-def _times(clock: EngineMetric, blocks: Iterable[TimedBlock]) -> Floats:
-    columns = [block.busy_us if clock == "busy" else block.period_us for block in blocks]
+def _times(clock: Metric, blocks: Iterable[TimedBlock]) -> Floats:
+    columns = [block.period_us if clock == "period" else block.busy_us for block in blocks]
     together = np.concatenate(columns) if columns else np.empty(0)
     return together[np.isfinite(together)]
 

@@ -7,9 +7,12 @@ from equipoise_evals.model import ROLE_NAMES, ROLES, LaunchRecord, Verdict
 from equipoise_service.report.outputs import Outputs
 
 NO_ANSWER = 0.5
-"""Share of answers without a final number from which the prompt is more suspect than the model (A1-23)."""
+"""Share of answers without a final number from which the prompt is more suspect than the model: asked well, even a weak
+model ends most answers with one (open case A1-23)."""
 EMPTY = 0.01
+"""Share of empty answers from which they are no accident: a model that was asked well says something to nearly all."""
 TRUNCATED = 0.1
+"""Share of answers cut short from which the token limit, not the model, can decide the difference of the arms."""
 CLIENT_GAP = 0.2
 """Relative gap between the client's time per token and the engine's period from which the client is the bottleneck."""
 
@@ -49,9 +52,9 @@ def _of_pass(one: PassSummary) -> Iterator[str]:
             f"{one.states['no_answer']} of {answered} answers of pass {one.name} hold no final number: prompt or chat "
             "template are probably wrong for this model"
         )
-    if one.empty > EMPTY * one.asked:
+    if one.empty > EMPTY * answered:
         yield f"{one.empty} of {answered} answers of pass {one.name} are empty"
-    if one.states["truncated"] > TRUNCATED * one.asked:
+    if one.states["truncated"] > TRUNCATED * answered:
         yield (
             f"the token limit cut {one.states['truncated']} of {answered} answers of pass {one.name} before a final "
             "number; max_new_tokens may be too small"

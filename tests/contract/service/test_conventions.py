@@ -5,12 +5,17 @@ import json
 
 import pytest
 
+from equipoise_evals.model import ModelRef
 from equipoise_service.access.scopes import Scope
 from equipoise_service.settings import Settings
+from equipoise_service.store import ListFilter, Store
 from tests.contract.service.test_access import entered, guarded
 from tests.contract.service.test_http import problem
-from tests.integration.service.conftest import LATENCY_ONLY, Start, running_over
+from tests.integration.service.conftest import LATENCY_ONLY, Running, Start, running_over
 from tests.integration.service.fake import Call
+from tests.support import records as make
+from tests.support import stored as keep
+from tests.support.worlds import observed
 
 
 async def test_a_dry_run_plans_and_queues_nothing(start: Start) -> None:
@@ -28,6 +33,21 @@ async def test_a_dry_run_plans_and_queues_nothing(start: Start) -> None:
         assert running.launchers == []
         refused = await running.client.post("/compare?dry_run=true", json=LATENCY_ONLY | {"preset": "none"})
         assert problem(refused)["type"] == "/problems/unknown-preset"
+
+
+async def test_a_dry_run_of_a_plan_without_looks_counts_all_its_pairs(start: Start) -> None:
+    async with start() as running:
+        answer = await running.client.post("/compare?dry_run=true", json=LATENCY_ONLY | {"pairs_max": 2})
+        assert answer.status_code == 200
+        estimate = answer.json()["estimate"]
+        assert answer.json()["plan"]["looks"] == []
+        assert (estimate["pairs_least"], estimate["pairs_most"]) == (2, 2)
+        assert estimate["gpu_minutes_least"] == estimate["gpu_minutes_most"] > 0
+        form = {"model": "m", "parts": "latency", "pairs_max": "2", "do": "plan"}
+        page = await running.client.post("/new", data=form)
+        assert page.status_code == 200
+        assert "no look ends it before launch pair 2" in page.text
+        assert "at most 2, no look before the last" in page.text
 
 
 async def test_a_dry_run_goes_by_the_last_run_alike(start: Start) -> None:
@@ -91,7 +111,43 @@ async def test_a_full_queue_takes_no_more(settings: Settings) -> None:
         assert sorted(answer.status_code for answer in answers) == [202, 202, 429, 429, 429, 429]
         full = next(answer for answer in answers if answer.status_code == 429)
         assert (problem(full)["type"], full.headers["retry-after"]) == ("/problems/queue-full", "60")
+        form = {"model": "m", "parts": "latency", "do": "submit"}
+        page = await running.client.post("/new", data=form)
+        assert (page.status_code, page.headers["retry-after"]) == (429, "60")
         gate.set()
+
+
+async def test_requests_that_come_at_once_reuse_one_comparison(settings: Settings) -> None:
+    gate = asyncio.Event()
+
+    async def wait(call: Call) -> None:
+        del call
+        await gate.wait()
+
+    async with running_over(settings, wait) as running:
+        posted = (running.client.post("/compare?reuse=true", json=LATENCY_ONLY) for _ in range(8))
+        assert len({answer.json()["id"] for answer in await asyncio.gather(*posted)}) == 1
+        gate.set()
+
+
+async def test_a_key_cannot_be_sent_with_reuse(shared: Running) -> None:
+    # The comparison that is reused has a key of its own, so this one could not be honoured.
+    key = {"Idempotency-Key": "k"}
+    answer = await shared.client.post("/compare?reuse=true", json=LATENCY_ONLY, headers=key)
+    assert answer.status_code == 422
+    assert [error["pointer"] for error in problem(answer)["errors"]] == ["query/reuse"]
+
+
+async def test_a_trend_is_of_the_newest_comparison_with_a_verdict(settings: Settings, start: Start) -> None:
+    store = Store.open(settings.url_of_database)
+    for name in ("newer", "a first name in the alphabet", "newest"):
+        model = ModelRef(name=name, source="simulated", path=name, revision="0")
+        keep.finish(store, *observed(make.plan(model=model)))
+    keep.add(store, make.plan(model=ModelRef(name="0 never finished", source="simulated", path="0", revision="0")))
+    store.comparisons.cancel(store.comparisons.page(ListFilter(), 1).items[0].id, "by a test")
+    store.database.close()
+    async with start() as running:
+        assert "<h1>Trend of newest</h1>" in (await running.client.get("/trend")).text
 
 
 async def test_tokens_over_http(settings: Settings) -> None:

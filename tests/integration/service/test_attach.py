@@ -24,7 +24,7 @@ from equipoise_service.engines.client import EngineClient
 from tests.fakes.launching import QUICK, ROOT, ListRecorder
 from tests.integration.service.served import clean_environment, variables_of
 from tests.support import records as make
-from tests.unit.judge.test_attached import ARMS
+from tests.support.attached import ARMS
 
 MODEL = "/models/anybodys"
 SMALL: dict[str, Any] = {

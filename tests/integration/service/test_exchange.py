@@ -19,8 +19,11 @@ from equipoise_evals.judge import canonical_json
 from equipoise_service.cli import main
 from equipoise_service.exchange.archive import MANIFEST
 from equipoise_service.interchange import RecordsDocument, texts_of
+from equipoise_service.report import MEDIA_TYPES, report_text
 from equipoise_service.store import Lease, ListFilter, NewComparison, Store
 from tests.integration.service.stored_database import DATABASES
+from tests.support import stored as keep
+from tests.support.worlds import every_word
 
 ROOT = Path(__file__).resolve().parents[3]
 MEASURED = ROOT / "docs" / "evidence" / "cpu-smollm2.records.json.xz"
@@ -357,3 +360,16 @@ def test_samples_as_tables_hold_every_answer_and_step(
     steps = pq.read_table(tmp_path / "all" / "steps.parquet")
     assert here["succeeded"] in set(steps["comparison_id"].to_pylist())
     assert here["cancelled"] not in set(steps["comparison_id"].to_pylist())
+
+
+def test_every_format_of_a_report_is_exported(tmp_path: Path, command: In) -> None:
+    folder = tmp_path / "judged"
+    folder.mkdir()
+    store = opened(folder)
+    stored = keep.finish(store, *every_word()["ship"])
+    assert command("judged", "export", str(tmp_path / "out"), stored.id) == 0
+    written = tmp_path / "out" / "comparisons" / stored.id
+    assert {file.suffix[1:] for file in written.glob("report.*")} == set(MEDIA_TYPES)
+    for ending in MEDIA_TYPES:
+        assert (written / f"report.{ending}").read_bytes().decode() == report_text(ending, stored, store.records)
+    store.database.close()

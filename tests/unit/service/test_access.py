@@ -1,8 +1,14 @@
+from pathlib import Path
+
 import pytest
+from pydantic import ValidationError
 
 from equipoise_service.access.door import CALLERS_KEPT, Pace
+from equipoise_service.access.names import usable_name
 from equipoise_service.access.scopes import Scope, required_scope
 from equipoise_service.access.secrets import is_right, new_token, redacted, token_id_of
+from equipoise_service.api.tokens import TokenRequest
+from equipoise_service.cli import main
 
 
 @pytest.mark.parametrize(
@@ -80,3 +86,20 @@ def test_only_so_many_callers_are_remembered() -> None:
     for number in range(CALLERS_KEPT):
         pace.wait_s(str(number))
     assert pace.wait_s("first") == 0
+
+
+@pytest.mark.parametrize("name", ["", "  ", "x" * 81, "two\nlines", "\x1b[31mred", "\x7f"])
+def test_no_token_has_a_name_that_a_list_cannot_show(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("EQUIPOISE_DATA", str(tmp_path / "data"))
+    assert not usable_name(name)
+    assert main(["token", "create", "--scope", "read", "--", name]) == 64
+    assert "a name has 1 to 80 characters and no control characters" in capsys.readouterr().err
+    assert not (tmp_path / "data").exists()
+    with pytest.raises(ValidationError):
+        TokenRequest(name=name, scope=Scope.READ)
+
+
+def test_a_token_may_have_any_name_of_one_line() -> None:
+    assert all(map(usable_name, ["ci", "x" * 80, " two words ", "für Ärzte"]))

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from equipoise_service.api.halves import shown
 from equipoise_service.api.overviews import trend_charts
 from equipoise_service.report.history import changes_between, noise_of, past_of, pooled_sd
 from equipoise_service.store import Store
 from tests.support import records as make
 from tests.support import stored as keep
+from tests.support.attached import ARMS, client_blocks, launches
 from tests.support.worlds import attested, declared_aa, every_word
 
 
@@ -56,3 +58,40 @@ def test_the_noise_of_each_machine_is_pooled_over_its_controls(store: Store) -> 
     # (2 x 0.01^2 + 4 x 0.02^2) / 6
     assert pooled_sd([three, five]) == pytest.approx(math.sqrt(0.0003))
     assert pooled_sd([busy.model_copy(update={"pairs": 1, "launch_sd": None})]) is None
+
+
+def test_a_clients_times_are_no_noise_of_launches(store: Store) -> None:
+    plan = make.plan(arms=ARMS, accuracy=None, declared_aa=True)
+    keep.finish(store, plan, make.together(launches(plan, 3), client_blocks(plan, 3, 0.0)))
+    assert noise_of(store) == []
+
+
+def test_a_comparison_that_is_pruned_meanwhile_is_left_out_of_a_trend(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, pruned = (keep.finish(store, *every_word()["ship"]).id for _ in range(2))
+    get = store.comparisons.get
+    monkeypatch.setattr(store.comparisons, "get", lambda wanted: None if wanted == pruned else get(wanted))
+    assert [one.id for one in past_of(store, "simulated", None)] == [kept]
+
+
+def test_what_is_missing_is_not_drawn_as_zero(store: Store) -> None:
+    keep.finish(store, *every_word()["ship"])
+    (one,) = past_of(store, "simulated", None)
+    effect, low, high, margin = one.intervals["latency"]
+    for missing in ([None, low, high, margin], [effect, low, high, None]):
+        assert shown("latency", missing) is None
+        assert trend_charts([one._replace(intervals={"latency": missing})]) == []
+    assert shown("latency", [-0.02, None, 0.01, 0.005]) == (-2.0, None, 0.5, (-0.5, 0.5))
+
+
+def test_accuracy_can_only_be_lost(store: Store) -> None:
+    keep.finish(store, *every_word()["ship"])
+    (one,) = past_of(store, "simulated", None)
+    latency, accuracy = (chart for _, chart in trend_charts([one]))
+    # The band reaches from the margin of loss to the upper edge of the drawing.
+    assert 'class="band" x="64" y="30"' in accuracy
+    assert 'class="band" x="64" y="30"' not in latency
+    found = shown("accuracy", one.intervals["accuracy"])
+    assert found is not None
+    assert found.bounds == (-1.0, None)

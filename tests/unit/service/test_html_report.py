@@ -8,15 +8,18 @@ import numpy as np
 import pytest
 
 from equipoise_evals.judge import judge
-from equipoise_evals.model import BlockRecord, ModelRef, Plan, Records
+from equipoise_evals.model import BlockRecord, ModelRef, Plan, Records, StopRecord, TwoLevelEvidence
 from equipoise_service.report import Details, build_report, read_details, report_text, to_html
-from equipoise_service.report.details import kernel_counts
+from equipoise_service.report.details import kernel_counts, launched
+from equipoise_service.report.figures import distribution_figures
 from equipoise_service.report.rendering import content_policy
 from equipoise_service.report.sides import side_by_side
 from equipoise_service.report.timings import timings_of
 from equipoise_service.store import Store, Stored
 from tests.support import records as make
 from tests.support import stored as keep
+from tests.support.attached import ARMS, client_blocks, launches
+from tests.support.worlds import declared_aa
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 
@@ -159,3 +162,76 @@ def test_a_kernel_that_one_arm_does_not_run_is_counted_as_none_of_it() -> None:
 
 def test_a_report_without_details_still_opens(store: Store, stored: Stored) -> None:
     assert "Set-up" in to_html(build_report(stored, store.records), Details())
+
+
+def test_a_start_that_was_cut_short_has_no_end() -> None:
+    again = make.launch(1, "A", "baseline").model_copy(update={"started_at": "2026-01-01T00:10:00Z"})
+    cut_short, second = launched(
+        [make.launch(1, "A", "baseline"), again, StopRecord(pair=1, role="A", held_s=60.0, clean=True)]
+    )
+    assert (cut_short.started_at, cut_short.held_s, cut_short.clean) == ("2026-01-01T00:00:00Z", None, None)
+    assert (second.started_at, second.held_s, second.clean) == ("2026-01-01T00:10:00Z", 60.0, True)
+
+
+def test_an_end_without_a_start_of_its_own_changes_none_before() -> None:
+    stops = [StopRecord(pair=1, role="A", held_s=held_s, clean=held_s == 60.0) for held_s in (60.0, 5.0)]
+    (only,) = launched([make.launch(1, "A", "baseline"), *stops])
+    assert (only.held_s, only.clean) == (60.0, True)
+
+
+def test_what_ran_already_is_shown_by_its_clients_clock_alone(store: Store) -> None:
+    plan = make.plan(arms=ARMS, accuracy=None)
+    stored = keep.finish(store, plan, make.together(launches(plan, 3), client_blocks(plan, 3, -0.05)))
+    text = report_text("html", stored, store.records)
+    assert "ran already at <code>http://127.0.0.1:1</code>, meant as scratch baseline" in text
+    assert "its command line and environment are not recorded" in text
+    assert "Command line:" not in text and "Environment that was set:" not in text
+    shown = text.split("<h3>Launch pairs</h3>")[1].split("<h2>Set-up</h2>")[0]
+    assert "Client" in shown and "one round with the same two engines" in shown
+    assert not re.search("busy|period", shown, re.IGNORECASE)
+    # One forest, the pairs, and of either batch size one clock and one chart of blocks.
+    assert Tags(text).seen["svg"] == 1 + 1 + 2 + 2
+
+
+def test_what_ran_already_without_a_clients_times_has_no_effect_to_show(store: Store) -> None:
+    plan = make.plan(arms=ARMS, accuracy=None)
+    blocks = [block.model_copy(update={"client": ()}) for block in client_blocks(plan, 3, -0.05)]
+    stored = keep.finish(store, plan, make.together(launches(plan, 3), blocks))
+    text = report_text("html", stored, store.records)
+    assert "<h3>Launch pairs</h3>" not in text
+    assert "<h3>Step times</h3>" in text
+
+
+def test_levels_are_marked_where_they_were_looked_for_and_nowhere_else() -> None:
+    plan = make.plan()
+    assert plan.latency is not None
+    records = make.together(make.launches(plan, 2), make.exact_blocks([0.0, 0.0]))
+    verdict = judge(records, plan)
+    assert verdict.latency is not None
+    found = TwoLevelEvidence(
+        low_us=4_000.0, high_us=6_000.0, baseline_share=0.5, candidate_share=0.5, pairs=1, tested=2
+    )
+    evidence = verdict.latency.evidence.model_copy(update={"two_level": found})
+    timings = timings_of((one for one in records.records if isinstance(one, BlockRecord)), plan.latency)
+    # The primary batch's busy times came first; without them no other chart takes their place.
+    without = timings.model_copy(update={"distributions": timings.distributions[1:]})
+    marked = [figure.shown for figure in distribution_figures(timings, evidence) if "level 4,000" in figure.chart]
+    assert [(one.batch, one.clock) for one in marked] == [(16, "busy")]
+    assert not any("level 4,000" in figure.chart for figure in distribution_figures(without, evidence))
+
+
+def test_a_plan_without_looks_says_so(store: Store) -> None:
+    plan = make.plan(2)
+    assert plan.looks == ()
+    stored = keep.finish(store, plan, observed(plan, 2))
+    text = report_text("html", stored, store.records)
+    assert "at most 2, no look before the last" in text
+    assert "looks after </td>" not in text
+
+
+def test_a_declared_aa_is_not_called_inactive_and_the_cost_is_shown(store: Store) -> None:
+    stored = keep.finish(store, *declared_aa())
+    text = report_text("html", stored, store.records)
+    assert "<h2>Treatment: none, as declared (A/A)</h2>" in text
+    cost = build_report(stored, store.records).verdict.cost
+    assert f"<p>Cost: {cost.launch_pairs} launch pairs, {cost.device_seconds:.0f} s on the device</p>" in text

@@ -197,3 +197,16 @@ def test_failed_requests_are_said_to_be_errors() -> None:
     answers = tuple(Failed(question_id=i, error="HTTP 500") if i < 3 else done.answers[i] for i in range(100))
     (said,) = warned(done.model_copy(update={"answers": answers}), 100)
     assert said.startswith("3 of 100 requests of pass A1 failed (3.0%): they are errors, not wrong answers")
+
+
+@pytest.mark.parametrize(("text", "reason", "said"), [
+    ("", "stop", "1 of 5 answers of pass A1 are empty"),
+    ("First 2 and then", "length", "the token limit cut 1 of 5 answers of pass A1"),
+])  # fmt: skip
+def test_shares_of_answers_leave_out_requests_that_failed(text: str, reason: str, said: str) -> None:
+    """One of 5 answers is a fifth, however many of 200 requests got none: 1 of 200 would be below either threshold."""
+    few = a_pass(1, "A", {3: text}, n=5, reason=reason)
+    lost = tuple(Failed(question_id=i, error="reset") for i in range(5, 200))
+    failed, warning = warned(few.model_copy(update={"answers": (*few.answers, *lost)}), 200)
+    assert "195 of 200 requests" in failed
+    assert said in warning
