@@ -113,7 +113,7 @@ def measured(tmp_path: Path, command: In) -> Path:
     store.comparisons.add(NewComparison(MEASURED_ID, "embedded", '{"model":"embedded"}', "0" * 64, plan))
     for record in document.records:
         store.records.append(MEASURED_ID, record)
-    store.comparisons.start(MEASURED_ID, Lease("test"))
+    store.comparisons.claim(Lease("test"))
     store.comparisons.judge(MEASURED_ID)
     store.comparisons.succeed(MEASURED_ID, canonical_json(document.verdict), document.verdict.overall.word)
     store.database.close()
