@@ -1,4 +1,4 @@
-"""Every refusal and fault of the service, as one drawn tree. ``api/problems.py`` puts them on the wire.
+"""What the service refuses or reports by name, as one drawn tree. ``api/problems.py`` puts them on the wire.
 
 ::
 

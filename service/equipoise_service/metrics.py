@@ -17,8 +17,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from equipoise_evals.model import LaunchRecord, StopRecord, Verdict
+from equipoise_evals.model import StopRecord, Verdict
 from equipoise_service.engine_processes import engine_memory_bytes
+from equipoise_service.engines.logs import known_reason
 from equipoise_service.report.tables import contrasts
 from equipoise_service.store import ListFilter, Status, Store, Stored, StoredError
 
@@ -26,14 +27,18 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 STAGE_BUCKETS_S = (0.1, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200)
 MOST_UNSEEN = 10_000
 REASONS = (
-    ("out_of_memory", re.compile(r"out of memory|OutOfMemory|leave no GPU memory", re.I)),
-    ("left_over", re.compile(r"still run|left behind", re.I)),
-    ("port_taken", re.compile(r"port .*(taken|in use)|EADDRINUSE|address already in use", re.I)),
+    (
+        "left_over",
+        re.compile(r"of an earlier engine still runs|holds \d+ bytes of device memory|of device memory are held by no"),
+    ),
+    ("port_taken", re.compile(r"\bport \d+, chosen for arm", re.I)),
     ("timed_out", re.compile(r"not ready|no progress|within [\d.]+ s|timed? ?out", re.I)),
     ("died", re.compile(r"\bexited\b|\bkilled\b|\bended with\b", re.I)),
     ("not_attested", re.compile(r"attest", re.I)),
 )
-"""A word for each of the sentences in which engines fail, the first that matches; a label must have few values."""
+"""A word for each of our own sentences on failed engines, the first that matches; a label must have few values.
+
+What engines say themselves is known to ``engines.logs``, and goes before."""
 
 
 class Metrics:
@@ -124,7 +129,8 @@ class _Stored(Collector):
         yield GaugeMetricFamily("equipoise_queue_depth", "Comparisons that wait.", value=counts.get(Status.QUEUED, 0))
         oldest = comparisons.waiting_since()
         waits_s = 0.0 if oldest is None else (datetime.now(UTC) - oldest).total_seconds()
-        yield GaugeMetricFamily("equipoise_queue_oldest_seconds", "How long the next one has waited.", value=waits_s)
+        longest = "How long the one that came first has waited."
+        yield GaugeMetricFamily("equipoise_queue_oldest_seconds", longest, value=waits_s)
         yield self._noise()
 
     def _noise(self) -> GaugeMetricFamily:
@@ -141,15 +147,9 @@ class _Stored(Collector):
             latency = Verdict.model_validate_json(stored.verdict or "").latency
             for _, contrast in contrasts(latency.evidence) if latency is not None else ():
                 if contrast.launch_sd is not None:
-                    labels = [platform.node(), self._device(stored), str(contrast.batch), contrast.metric]
+                    labels = [platform.node(), summary.machine or "unknown", str(contrast.batch), contrast.metric]
                     noise.add_metric(labels, contrast.launch_sd)
         return noise
-
-    def _device(self, stored: Stored) -> str:
-        for part in self._store.records.parts(stored.id, "launch"):
-            device = LaunchRecord.model_validate_json(part.payload).attestation.get("device")
-            return str(device.get("name", "unknown")) if isinstance(device, dict) else str(device)
-        return "unknown"
 
 
 def stage_seconds(store: Store, comparison_id: str) -> list[tuple[str, float]]:
@@ -163,6 +163,8 @@ def stage_seconds(store: Store, comparison_id: str) -> list[tuple[str, float]]:
     while batch := store.events.after(comparison_id, seq):
         for event in batch:
             seq = event.seq
+            if event.kind not in ("status", "progress"):
+                continue  # a look, which comes in the midst of a stage
             payload = json.loads(event.payload)
             stage = str(payload.get("stage" if event.kind == "progress" else "status"))
             if current is None or stage == Status.QUEUED:
@@ -178,4 +180,9 @@ def reason_word(error: StoredError) -> str:
     if error.stage == "internal":
         return "defect"
     text = f"{error.reason}\n{error.log_tail}"
+    known = known_reason(text)
+    if known is not None and known.of_memory:
+        return "out_of_memory"
+    if known is not None and known.name == "address_in_use":
+        return "port_taken"
     return next((word for word, form in REASONS if form.search(text)), "other")

@@ -52,9 +52,9 @@ class EventProgress:
         """Report that ``done`` of ``total`` units of ``stage`` are finished."""
         self._heard()
         now_s = self._clock()
-        if stage == self.stage and 0 < done < total and now_s - self._stored_s < INTERVAL_S:
-            return
         between = stage == self.stage and 0 < done < total
+        if between and now_s - self._stored_s < INTERVAL_S:
+            return
         self.stage = stage
         if now_s < self._not_before_s:
             return

@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from pydantic import ValidationError
 
 from equipoise_evals.model import AccuracyPlan, ArmPair, ArmSpec, LatencyPlan, ModelRef, Plan, SamplingPlan, looks_up_to
+from equipoise_service.access.addresses import address_fault, endpoint
 from equipoise_service.access.engine_options import REMOTE_CODE_FLAG, flag_faults, variable_faults
-from equipoise_service.addresses import address_fault
 from equipoise_service.engines import persistent_buffer
 from equipoise_service.engines.environment import Device
 from equipoise_service.errors import (
@@ -122,7 +122,8 @@ def attached_arms(request: CompareRequest, machine: Machine) -> ArmPair:
         for name, arm in (("baseline", request.baseline), ("candidate", request.candidate))
         if (fault := address_fault(str(arm.attach), machine.settings.attach_hosts)) is not None
     ]
-    if not faults and request.baseline.attach == request.candidate.attach and not request.declared_aa:
+    one = not faults and endpoint(str(request.baseline.attach)) == endpoint(str(request.candidate.attach))
+    if one and not request.declared_aa:
         faults = [FieldError("/candidate/attach", "both arms are one engine, which only a declared A/A can be")]
     if faults:
         raise RequestInvalid(faults)

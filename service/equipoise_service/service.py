@@ -52,7 +52,7 @@ class Service:
 
 @contextlib.asynccontextmanager
 async def running(
-    settings: Settings,
+    machine: Machine,
     resolve: Callable[[CompareRequest], Plan],
     tools: Tools,
     *,
@@ -62,12 +62,13 @@ async def running(
     """Open the store, settle what an earlier service left behind, and work until the context is left.
 
     Args:
-        settings: The operator's decisions.
+        machine: What requests are resolved against; with the operator's decisions.
         resolve: Makes a plan of a request.
         tools: For the worker.
         resumes: Whether comparisons that an end of a service cut short are gone on with.
         lease_s: How long a comparison without a heartbeat is still this service's.
     """
+    settings = machine.settings
     store = Store.open(settings.url_of_database)
     try:
         bell = Bell()
@@ -81,7 +82,7 @@ async def running(
         sender = Sender(store, ends)
         sending = asyncio.create_task(sender.run(), name="webhooks")
         try:
-            yield Service(settings, store, bell, worker, working, resolve, Machine(settings), sending, metrics)
+            yield Service(settings, store, bell, worker, working, resolve, machine, sending, metrics)
         finally:
             for task in (working, sending):
                 task.cancel()

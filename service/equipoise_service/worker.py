@@ -67,7 +67,8 @@ class Rules(NamedTuple):
         lease: Its claim on a comparison; its owner is this service's data folder.
         stall_s: A comparison that reports no progress for so long has hung.
         resumes: Whether what an end of the service cuts short is queued again; a private service interrupts it.
-        attempts: A comparison whose service died so often while it ran is interrupted: it may be the cause.
+        attempts: A comparison that has been begun so often when its service dies is interrupted: it may be the cause.
+            Orderly ends of the service count as beginnings too, for a supervisor also ends a service that hangs.
     """
 
     lease: Lease
@@ -95,13 +96,19 @@ class Worker:
         Call it only while this worker is at work on nothing: what is said to be its own is then left over from an
         earlier service of this data folder.
         """
-        for orphan in self._store.comparisons.orphans(self._rules.lease.owner):
+        comparisons, owner = self._store.comparisons, self._rules.lease.owner
+        for orphan in comparisons.orphans(owner):
             if self._rules.resumes and orphan.attempt < self._rules.attempts:
-                log.warning("comparison %s was running when its service ended; it is queued again", orphan.id)
-                self._store.comparisons.release(orphan.id, RESUMES)
+                end, settled = "queued again", comparisons.release_orphan(orphan, owner, RESUMES)
             else:
-                log.warning("comparison %s was running when its service ended; it is interrupted", orphan.id)
-                self._store.comparisons.interrupt(orphan.id, INTERRUPTED)
+                end, settled = "interrupted", comparisons.interrupt_orphan(orphan, owner, INTERRUPTED)
+            if settled:  # or its owner, or somebody else who saw it, was faster
+                log.warning(
+                    "comparison %s was running when its service ended; it is %s",
+                    orphan.id,
+                    end,
+                    extra=_about(orphan.id),
+                )
 
     async def run(self) -> None:
         """Work until cancelled; a comparison that is running then is queued again, its engines stopped."""
@@ -167,11 +174,17 @@ class Worker:
                 if await asyncio.to_thread(self._store.comparisons.beat, comparison_id, lease):
                     continue
             except StorageUnavailable as unavailable:
-                log.warning("comparison %s: no heartbeat: %s", comparison_id, unavailable.detail)
+                log.warning(
+                    "comparison %s: no heartbeat: %s", comparison_id, unavailable.detail, extra=_about(comparison_id)
+                )
                 continue
             if task.done():
                 return
-            log.error("comparison %s is no longer ours to work on; its engines are ended", comparison_id)
+            log.error(
+                "comparison %s is no longer ours to work on; its engines are ended",
+                comparison_id,
+                extra=_about(comparison_id),
+            )
             self._lost = True
             task.cancel()
             return
@@ -185,12 +198,17 @@ class Worker:
             try:
                 self._settle(comparison_id, task)
             except StorageUnavailable as unavailable:
-                log.warning("comparison %s: its end cannot be stored: %s", comparison_id, unavailable.detail)
+                log.warning(
+                    "comparison %s: its end cannot be stored: %s",
+                    comparison_id,
+                    unavailable.detail,
+                    extra=_about(comparison_id),
+                )
                 if once:
                     return
                 await asyncio.sleep(RETRY_S)
             except InvalidTransition as settled:  # somebody cancelled it while its end could not be stored
-                log.info("%s", settled)
+                log.info("%s", settled, extra=_about(comparison_id))
                 return
             else:
                 return
@@ -215,7 +233,7 @@ class Worker:
                 comparison_id,
                 error,
                 exc_info=None if expected else error,
-                extra={"comparison": comparison_id},
+                extra=_about(comparison_id),
             )
             comparisons.fail(comparison_id, stored_error(error))
 
@@ -284,6 +302,11 @@ class Worker:
                 await asyncio.sleep(RETRY_S)
             else:
                 return
+
+
+def _about(comparison_id: str) -> dict[str, str]:
+    """What names the comparison of a log line that is written outside its task."""
+    return {"comparison": comparison_id}
 
 
 def stored_error(error: BaseException) -> StoredError:

@@ -96,7 +96,7 @@ def prepared(store: Store) -> dict[str, str]:
     ids["aa"] = keep.finish(store, *declared_aa()).id
     ids["upgraded"] = keep.finish(store, *attested(every_word()["ship"], "0.5.23")).id
     ids["failed"] = keep.add(store, make.plan())
-    store.comparisons.start(ids["failed"], keep.LEASE)
+    store.comparisons.claim(keep.LEASE)
     error = StoredError(arm="B", stage="start", reason=f"the engine said {HOSTILE}", log_tail=HOSTILE)
     store.comparisons.fail(ids["failed"], error)
     ids["cancelled"] = keep.add(store, make.plan())

@@ -26,7 +26,7 @@ def finish(store: Store, plan: Plan, records: Records) -> Stored:
     """A comparison that has come to its verdict."""
     comparison_id = add(store, plan, records)
     verdict = judge(records, plan)
-    store.comparisons.start(comparison_id, LEASE)
+    store.comparisons.claim(LEASE)
     store.comparisons.judge(comparison_id)
     store.comparisons.succeed(comparison_id, canonical_json(verdict), verdict.overall.word)
     stored = store.comparisons.get(comparison_id)

@@ -17,8 +17,16 @@ REDACTED = "[redacted]"
 _NOBODY = "0" * 64
 
 _SECRETS = re.compile(
-    r"(?P<kind>eqp_(?:[0-9a-f]{12}_)?|whsec_|hf_|(?:[Bb]earer|[Bb]asic)\s+)[A-Za-z0-9_+/=.~-]{16,}",
+    r"""(?P<kind>
+          (?:eqp_(?:[0-9a-f]{12}_)?|whsec_|(?:[Bb]earer|[Bb]asic)\s+)(?=[A-Za-z0-9_+/=.~-]{16})
+        | (?:Bearer|Basic)[ ]+(?=[A-Za-z0-9_+/=.~-]{8})
+        | hf_(?:oauth_|jwt_)?(?=[A-Za-z0-9]{16})  # a module such as hf_transformers_utils is none
+        | (?:ghp_|glpat-)(?=[A-Za-z0-9_-]{16})
+        | (?:(?<![A-Za-z0-9])|(?<=\\[nrt]))sk-(?=[A-Za-z0-9_-]{16})  # not in task-…, but after an escape of JSON
+    )[A-Za-z0-9_+/=.~-]+""",
+    re.VERBOSE,
 )
+"""What a secret begins with, which stays, and the rest: ours, HuggingFace's, GitHub's, GitLab's and OpenAI's."""
 
 
 class NewToken(NamedTuple):
@@ -54,5 +62,5 @@ def is_right(text: str, kept: str | None) -> bool:
 
 
 def redacted(text: str) -> str:
-    """A text without the secrets of tokens, webhooks and authorisation headers that it may hold."""
+    """A text without what has the form of a token, a webhook's secret or an authorisation header."""
     return _SECRETS.sub(lambda found: f"{found['kind']}{REDACTED}", text)

@@ -58,7 +58,7 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         with holding(settings.data, url):
             async with running(
-                settings, lambda request: resolve(request, machine), tools, resumes=url is not None
+                machine, lambda request: resolve(request, machine), tools, resumes=url is not None
             ) as service:
                 app.state.service = service
                 yield

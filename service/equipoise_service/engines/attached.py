@@ -190,4 +190,4 @@ class AttachedLauncher:
 
     def _client(self, arm: ArmSpec) -> EngineClient:
         assert arm.attach is not None  # noqa: S101 - a plan attaches to both engines or to none
-        return EngineClient(arm.attach.rstrip("/"), request_s=self._limits.request_s)
+        return EngineClient(arm.attach, request_s=self._limits.request_s)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from equipoise_evals.model import ArmSpec, ModelRef
+from equipoise_service.engine_processes import STEP_LOG
 from equipoise_service.engines.ports import EnginePorts
 
 Device = Literal["cuda", "cpu", "simulated"]
@@ -103,7 +104,7 @@ def engine_command(environment: EngineEnvironment, arm: ArmSpec, model: ModelRef
         **(environment.variables or {}),
         **arm.environment,
         "EQUIPOISE_ARM": arm.scratch,
-        "EQUIPOISE_STEP_LOG": str(start.files.steps),
+        STEP_LOG: str(start.files.steps),
         "EQUIPOISE_LAUNCH_ID": start.launch_id,
         "PYTHONUNBUFFERED": "1",
     }

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import psutil
 
+from equipoise_service.engine_processes import engine_processes
 from equipoise_service.engines.device import Device, DeviceUse, held
 
 POLL_S = 0.2
-STEP_LOG = "EQUIPOISE_STEP_LOG"
 
 
 class _Memory(NamedTuple):
@@ -65,16 +65,7 @@ class Leftovers:
 
 def engines_below(folder: Path) -> list[psutil.Process]:
     """Living processes that were told to keep their step log below ``folder``."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.status() != psutil.STATUS_ZOMBIE and process.environ().get(STEP_LOG, "").startswith(
-                f"{folder}/"
-            ):
-                found.append(process)
-        except (psutil.NoSuchProcess, psutil.AccessDenied):
-            continue  # gone, or another user's and so not ours
-    return found
+    return [process for process, step_log in engine_processes() if step_log.is_relative_to(folder)]
 
 
 def _kill(processes: Iterable[psutil.Process]) -> None:

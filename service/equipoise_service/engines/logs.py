@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from equipoise_service.access.secrets import redacted
+
 TAIL_BYTES = 32_768
 TAIL_LINES = 40
 LIMIT_BYTES = 32 * 1024 * 1024
@@ -16,7 +18,6 @@ SECRET_NAMES = ("TOKEN", "SECRET", "PASSWORD", "CREDENTIAL", "API_KEY")
 """A variable whose name holds one of these holds a secret."""
 SHORTEST_SECRET = 8
 """Shorter values, such as ``1`` or ``true``, are no secrets and stand in every log."""
-TOKEN_FORMS = re.compile(r"\b(?:hf_|sk-|ghp_|glpat-)[A-Za-z0-9_-]{16,}|(?<=Bearer )[A-Za-z0-9._~+/=-]{8,}")
 REMOVED = "[removed]"
 
 
@@ -24,7 +25,7 @@ class KnownReason(NamedTuple):
     """A log line that names the cause of a failed start.
 
     Attributes:
-        name: Short name, for metrics and tests.
+        name: Short name, by which others tell it.
         pattern: What the line looks like.
         remedy: One sentence: what happened and what to do.
         stage: The stage that failed, where that is not the one in which the engine ended.
@@ -112,7 +113,7 @@ def without_secrets(text: str, secrets: tuple[str, ...]) -> str:
     """A text in which these secrets, and whatever has the form of a token, are replaced by a mark."""
     for secret in secrets:
         text = text.replace(secret, REMOVED)
-    return TOKEN_FORMS.sub(REMOVED, text)
+    return redacted(text)
 
 
 def remove_secrets(path: Path, secrets: tuple[str, ...]) -> None:

@@ -1,7 +1,6 @@
 """Exports as files: a manifest with the digest of every other file, in a folder or in one ``.tar.zst``."""
 
 import hashlib
-import shutil
 import tarfile
 import tempfile
 from collections.abc import Iterator
@@ -170,9 +169,3 @@ def verified(root: Path) -> Manifest:
     if manifest.comparisons != found.comparisons:
         raise ExportRefused(f"the manifest names other comparisons than there are below {COMPARISONS}/")
     return manifest
-
-
-def moved_in(folder: Path, target: Path) -> None:
-    """Copy a folder of files to where there is none yet."""
-    if folder.is_dir() and not target.exists():
-        shutil.copytree(folder, target)

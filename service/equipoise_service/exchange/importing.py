@@ -1,7 +1,10 @@
 """Imports: comparisons out of an export, with their ids; all of an export, or nothing of it."""
 
 import hashlib
-from collections.abc import Iterable
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,7 +12,7 @@ from pydantic import ValidationError
 
 from equipoise_evals.judge import canonical_json, judge
 from equipoise_evals.model import Verdict
-from equipoise_service.exchange.archive import COMPARISONS, ExportRefused, moved_in, opened_export
+from equipoise_service.exchange.archive import COMPARISONS, ExportRefused, opened_export
 from equipoise_service.exchange.contents import EVENTS, FACTS, LOGS, ONE_EVENT, RECORDS, Facts, facts_of
 from equipoise_service.ids import is_id
 from equipoise_service.interchange import RecordsDocument, RecordTexts, texts_of
@@ -41,13 +44,28 @@ def import_export(source: Path, store: Store, engines: Path, *, check: bool = Fa
     with opened_export(source) as (root, manifest):
         arriving = [_read(root / COMPARISONS / name, check=check) for name in manifest.comparisons]
         new = [one for one in arriving if not _is_here(one, store)]
-        with store.database.write() as connection:
+        with _copied_logs(root, new, engines) as copies, store.database.write() as connection:
             for one in new:
                 insert_arriving(connection, one)
-            for one in new:
-                moved_in(root / COMPARISONS / one.stored.id / LOGS, engines / one.stored.id)
+            for copy in copies:
+                copy.rename(engines / copy.name)
     ids = {one.stored.id for one in new}
     return Imported(tuple(sorted(ids)), tuple(one.stored.id for one in arriving if one.stored.id not in ids))
+
+
+@contextmanager
+def _copied_logs(root: Path, new: Iterable[Arriving], engines: Path) -> Iterator[list[Path]]:
+    """Whole copies of the logs that are not there yet, beside their places; copying holds up no write of a service."""
+    ids = [one.stored.id for one in new]
+    missing = [one for one in ids if (root / COMPARISONS / one / LOGS).is_dir() and not (engines / one).exists()]
+    if not missing:
+        yield []
+        return
+    engines.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".import-", dir=engines) as work:
+        for one in missing:
+            shutil.copytree(root / COMPARISONS / one / LOGS, Path(work, one))
+        yield [Path(work, one) for one in missing]
 
 
 def _read(folder: Path, *, check: bool) -> Arriving:

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from equipoise_evals.gsm8k.grade import grade
 from equipoise_evals.gsm8k.state import answer_state
-from equipoise_evals.model import Answered, BlockRecord, PassRecord, Plan, QuestionsRecord, Records, Role
+from equipoise_evals.model import Answered, BlockRecord, PassRecord, Plan, QuestionsRecord, Records, Role, StepColumns
 from equipoise_service.store import Store, Stored
 
 Row = dict[str, Any]
@@ -148,7 +148,7 @@ def _blocks(source: _Source) -> Iterator[tuple[BlockRecord, Row]]:
 
 
 def _steps(source: _Source) -> Iterator[list[Row]]:
-    names = ("monotonic_ns", "graph_batch", "real_batch", "context_tokens", "busy_us", "period_us")
+    names = tuple(StepColumns.model_fields)
     for block, keys in _blocks(source):
         columns: Sequence[Sequence[object]] = [getattr(block.steps, name) for name in names]
         yield [

@@ -1,6 +1,7 @@
 """The store: comparisons, what was observed in them and what happened, in one SQL database.
 
-Durable before acknowledged. It knows no engine, no HTTP and no statistics; it never changes a finished comparison.
+Durable before acknowledged. It knows no engine, no HTTP and no statistics; what has ended changes only by being
+resumed or removed.
 """
 
 from typing import NamedTuple, Self

@@ -1,6 +1,5 @@
 """A comparison from another database, stored with its id, its records and its events, byte for byte."""
 
-import zlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -9,7 +8,7 @@ from sqlalchemy import Connection, insert, update
 from equipoise_service.store.comparisons import Stored
 from equipoise_service.store.events import Event
 from equipoise_service.store.lists import accepted_columns, verdict_columns
-from equipoise_service.store.records import COMPRESSED_KINDS
+from equipoise_service.store.records import row_of
 from equipoise_service.store.tables import comparisons, events, record_parts
 
 
@@ -30,7 +29,7 @@ def insert_arriving(connection: Connection, arriving: Arriving) -> None:
         **accepted_columns(stored.plan, stored.request, stored.model),
     }
     connection.execute(insert(comparisons).values(**values))
-    rows = [_row(stored.id, seq, kind, text) for seq, (kind, text) in enumerate(arriving.records, 1)]
+    rows = [row_of(stored.id, seq, kind, text) for seq, (kind, text) in enumerate(arriving.records, 1)]
     if rows:
         connection.execute(insert(record_parts), rows)
     if stored.verdict is not None:
@@ -38,14 +37,3 @@ def insert_arriving(connection: Connection, arriving: Arriving) -> None:
         connection.execute(update(comparisons).where(comparisons.c.id == stored.id).values(**shown))
     if arriving.events:
         connection.execute(insert(events), [{"comparison_id": stored.id, **e._asdict()} for e in arriving.events])
-
-
-def _row(comparison_id: str, seq: int, kind: str, text: str) -> dict[str, object]:
-    packed = kind in COMPRESSED_KINDS
-    return {
-        "comparison_id": comparison_id,
-        "seq": seq,
-        "kind": kind,
-        "payload": None if packed else text,
-        "payload_zlib": zlib.compress(text.encode()) if packed else None,
-    }

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextvars import copy_context
 
 
 class Background:
@@ -14,7 +15,8 @@ class Background:
     def submit(self, work: Callable[[], object]) -> None:
         """Do work after what came before it; raises what kept earlier work from being done."""
         self.is_done()
-        self._begun.append(self._thread.submit(work))
+        # With the caller's context, by which log lines name their comparison.
+        self._begun.append(self._thread.submit(copy_context().run, work))
 
     def is_done(self, within_s: float = 0.0) -> bool:
         """Whether all of it is done after so many seconds at most; raises what kept it from being done."""

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, Self
 
-from sqlalchemy import Column, RowMapping, Select, func, insert, or_, select, update
+from sqlalchemy import Column, ColumnElement, RowMapping, Select, and_, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from equipoise_service.store.database import Database
@@ -160,9 +160,12 @@ class Comparisons:
         query = query.order_by(comparisons.c.priority.desc(), comparisons.c.id).limit(1)
         with self._database.write() as connection:
             first = connection.scalar(query.with_for_update())
-            if first is not None:
-                begin(connection, first, lease)
-        return None if first is None else self.get(first)
+            if first is None:
+                return None
+            begin(connection, first, lease)
+            # Inside the transaction: a claim that its worker does not hear of would hold the queue up for good.
+            begun = connection.execute(select(comparisons).where(comparisons.c.id == first))
+            return Stored.from_row(begun.mappings().one())
 
     def beat(self, comparison_id: str, lease: Lease) -> bool:
         """Renew the lease; False if the comparison is no longer its owner's to work on."""
@@ -179,16 +182,35 @@ class Comparisons:
     def orphans(self, owner: str) -> list[Stored]:
         """Comparisons that nobody is at work on although their status says so.
 
-        Those of ``owner``, who asks because it has just begun and so works on none; and those whose lease ran out.
+        Those of ``owner``, who asks while it works on none; and those whose lease ran out.
         """
-        lost = or_(
-            comparisons.c.lease_owner.is_(None),
-            comparisons.c.lease_owner == owner,
-            comparisons.c.lease_until < datetime.now(UTC),
-        )
-        query = select(comparisons).where(comparisons.c.status.in_(ACTIVE), lost).order_by(comparisons.c.id)
+        query = select(comparisons).where(_is_orphan(owner)).order_by(comparisons.c.id)
         with self._database.read() as connection:
             return [Stored.from_row(row) for row in connection.execute(query).mappings()]
+
+    def release_orphan(self, orphan: Stored, owner: str, reason: str) -> bool:
+        """Queue one of ``orphans`` again; False if it is none any more, and then nothing was changed."""
+        return self._settle_orphan(orphan, owner, Status.QUEUED, why=reason)
+
+    def interrupt_orphan(self, orphan: Stored, owner: str, reason: str) -> bool:
+        """Interrupt one of ``orphans``; False if it is none any more, and then nothing was changed."""
+        error = StoredError(stage="interrupt", reason=reason)
+        return self._settle_orphan(orphan, owner, Status.INTERRUPTED, error=error.model_dump_json())
+
+    def _settle_orphan(
+        self, orphan: Stored, owner: str, wanted: Status, why: str | None = None, **values: str | None
+    ) -> bool:
+        """A transition only while the orphan is the one that was seen: its owner may have had its heartbeat since."""
+        still = select(comparisons.c.id).where(
+            comparisons.c.id == orphan.id, comparisons.c.attempt == orphan.attempt, _is_orphan(owner)
+        )
+        with self._database.write() as connection:
+            if connection.scalar(still.with_for_update()) is None:
+                return False
+            transition(connection, orphan.id, wanted, why, **values)
+        if wanted in FINAL:
+            self._tell(orphan.id)
+        return True
 
     def release(self, comparison_id: str, reason: str) -> None:
         """Running or judging becomes queued again: its worker has to let go, and the next one goes on from there."""
@@ -210,11 +232,6 @@ class Comparisons:
         """Every model, pair of arms and machine that a list can be narrowed to."""
         with self._database.read() as connection:
             return read_facets(connection)
-
-    def start(self, comparison_id: str, lease: Lease) -> None:
-        """Queued becomes running."""
-        with self._database.write() as connection:
-            begin(connection, comparison_id, lease)
 
     def judge(self, comparison_id: str) -> None:
         """Running becomes judging."""
@@ -267,3 +284,13 @@ class Comparisons:
         with self._database.read() as connection:
             row = connection.execute(query).mappings().first()
         return None if row is None else Stored.from_row(row)
+
+
+def _is_orphan(owner: str) -> ColumnElement[bool]:
+    """The condition of ``Comparisons.orphans``, as it is now."""
+    lost = or_(
+        comparisons.c.lease_owner.is_(None),
+        comparisons.c.lease_owner == owner,
+        comparisons.c.lease_until < datetime.now(UTC),
+    )
+    return and_(comparisons.c.status.in_(ACTIVE), lost)

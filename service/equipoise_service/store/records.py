@@ -96,21 +96,24 @@ def _answers_of(comparison_id: str, done: PassRecord) -> tuple[ColumnElement[boo
 def _insert(connection: Connection, comparison_id: str, records: Sequence[Record]) -> int:
     newest = select(func.max(record_parts.c.seq)).where(record_parts.c.comparison_id == comparison_id)
     before = connection.scalar(newest) or 0
-    rows = []
-    for seq, record in enumerate(records, before + 1):
-        text = _RECORD.dump_json(record)
-        packed = record.kind in COMPRESSED_KINDS
-        rows.append(
-            {
-                "comparison_id": comparison_id,
-                "seq": seq,
-                "kind": record.kind,
-                "payload": None if packed else text.decode(),
-                "payload_zlib": zlib.compress(text) if packed else None,
-            }
-        )
+    rows = [
+        row_of(comparison_id, seq, record.kind, _RECORD.dump_json(record).decode())
+        for seq, record in enumerate(records, before + 1)
+    ]
     connection.execute(insert(record_parts), rows)
     return before + len(rows)
+
+
+def row_of(comparison_id: str, seq: int, kind: str, text: str) -> dict[str, object]:
+    """The row of one record; ``text`` is its JSON."""
+    packed = kind in COMPRESSED_KINDS
+    return {
+        "comparison_id": comparison_id,
+        "seq": seq,
+        "kind": kind,
+        "payload": None if packed else text,
+        "payload_zlib": zlib.compress(text.encode()) if packed else None,
+    }
 
 
 def is_of(record: Record, done: PassRecord) -> bool:

@@ -7,11 +7,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from equipoise_evals.ports import EngineFault
 from equipoise_service.api import health
+from equipoise_service.engines.device import DeviceUse, held
+from equipoise_service.engines.leftovers import Leftovers
+from equipoise_service.engines.process import describe_exit
 from equipoise_service.metrics import reason_word, stage_seconds
 from equipoise_service.settings import Settings
 from equipoise_service.store import Comparisons, Store, StoredError
@@ -88,17 +92,36 @@ async def test_stages_last_from_one_event_to_the_next(start: Start, settings: Se
     store.database.close()
     assert stages[0][0] == "queued"
     assert stages[-1][0] == "judging"
+    assert "None" not in {stage for stage, _ in stages}  # a look, which comes in the midst of a stage
     ended = datetime.fromisoformat(view["finished_at"])
     assert sum(seconds for _, seconds in stages) == pytest.approx((ended - first.at).total_seconds(), abs=0.05)
+
+
+def left_over() -> list[str]:
+    """What is said of a process, of its memory, and of memory that nobody visible holds."""
+    processes = Leftovers()
+    processes.processes([psutil.Process()])
+    before, gib = DeviceUse(0, {}), 1 << 30
+    return processes.still_there() + held(before, DeviceUse(3 * gib, {7: gib}), {7})
+
+
+LEFT_OVER = left_over()
+PORT_TAKEN = "port 30000, chosen for arm A, is used by process 7 (x), which is not part of its engine"
 
 
 @pytest.mark.parametrize(
     ("stage", "reason", "word"),
     [
+        *(("start", f"{line}; end it first", "left_over") for line in LEFT_OVER),
+        (
+            "start",
+            PORT_TAKEN,
+            "port_taken",
+        ),
+        ("decode", f"the engine {describe_exit(-9)}", "died"),
+        ("decode", f"the engine {describe_exit(1)}", "died"),
         ("start", "not ready after 600 s, though its log still grows", "timed_out"),
         ("start", "it calls itself healthy, but no generation came within 60 s", "timed_out"),
-        ("decode", "the engine was killed by SIGKILL", "died"),
-        ("start", "processes of an earlier engine still run: 7; end them first", "left_over"),
         ("attest", "its attestation names another arm", "not_attested"),
         ("internal", "KeyError: 'x'", "defect"),
         ("decode", "something new", "other"),
@@ -106,6 +129,10 @@ async def test_stages_last_from_one_event_to_the_next(start: Start, settings: Se
 )
 def test_a_reason_is_one_word(stage: str, reason: str, word: str) -> None:
     assert reason_word(StoredError(stage=stage, reason=reason)) == word
+
+
+def test_there_are_three_sentences_on_what_is_left_over() -> None:
+    assert len(LEFT_OVER) == 3
 
 
 class Usage(NamedTuple):

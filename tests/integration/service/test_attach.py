@@ -160,6 +160,7 @@ def test_engines_without_the_plugin_are_compared_and_it_is_said(
         ({"baseline": {"attach": "http://10.0.0.9:1"}}, "/baseline/attach", "EQUIPOISE_ATTACH_HOSTS"),
         ({"candidate": {"attach": "http://127.0.0.1:2/x"}}, "/candidate/attach", "nothing else"),
         ({"candidate": {"attach": "http://127.0.0.1:1"}}, "/candidate/attach", "only a declared A/A can be"),
+        ({"candidate": {"attach": "http://localhost:1"}}, "/candidate/attach", "only a declared A/A can be"),
         ({"candidate": None}, "request", "attach is given for the baseline alone"),
         ({"candidate": {"attach": "http://127.0.0.1:2", "flags": ["--x"]}}, "request", "flags and environment do not"),
         ({"stress": True}, "request", "are not put under stress"),

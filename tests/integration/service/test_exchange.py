@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import lzma
+import shutil
 import sqlite3
 import tarfile
 from collections.abc import Callable
@@ -18,6 +19,7 @@ import pytest
 from equipoise_evals.judge import canonical_json
 from equipoise_service.cli import main
 from equipoise_service.exchange.archive import MANIFEST
+from equipoise_service.exchange.importing import import_export
 from equipoise_service.interchange import RecordsDocument, texts_of
 from equipoise_service.report import MEDIA_TYPES, report_text
 from equipoise_service.store import Lease, ListFilter, NewComparison, Store
@@ -102,6 +104,30 @@ def test_all_of_a_database_arrives_with_ids_and_bytes(
     assert digest_of(tmp_path / f"again-{name}") == digest_of(target)
 
 
+def test_a_copy_that_breaks_off_imports_nothing(
+    tmp_path: Path, here: dict[str, str], command: In, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert command("here", "export", str(tmp_path / "all")) == 0
+    there = opened(tmp_path / "there")
+    engines = tmp_path / "there" / "engines"
+
+    def full(source: Path, target: Path) -> None:
+        target.mkdir(parents=True)
+        (target / "half").touch()
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "copytree", full)
+        with pytest.raises(OSError, match="No space left"):
+            import_export(tmp_path / "all", there, engines)
+    assert there.comparisons.page(ListFilter(), 100).items == ()
+    # The next import brings whole logs.
+    import_export(tmp_path / "all", there, engines)
+    assert (engines / here["failed"] / "pair-001-B-1-0" / "engine.log").exists()
+    assert [path.name for path in engines.iterdir()] == [here["failed"]]
+    there.database.close()
+
+
 def digest_of(path: Path) -> str:
     return hashlib.sha256((path / MANIFEST if path.is_dir() else path).read_bytes()).hexdigest()
 
@@ -116,7 +142,7 @@ def measured(tmp_path: Path, command: In) -> Path:
     store.comparisons.add(NewComparison(MEASURED_ID, "embedded", '{"model":"embedded"}', "0" * 64, plan))
     for record in document.records:
         store.records.append(MEASURED_ID, record)
-    store.comparisons.start(MEASURED_ID, Lease("test"))
+    store.comparisons.claim(Lease("test"))
     store.comparisons.judge(MEASURED_ID)
     store.comparisons.succeed(MEASURED_ID, canonical_json(document.verdict), document.verdict.overall.word)
     store.database.close()

@@ -289,7 +289,7 @@ async def test_a_worker_that_ends_settles_its_comparison_and_is_missed(settings:
 
     machine = Machine(settings)
     tools = Tools(launcher=launcher, prompts=lambda plan: ())
-    async with serving(settings, lambda request: resolve(request, machine), tools) as service:
+    async with serving(machine, lambda request: resolve(request, machine), tools) as service:
         request = CompareRequest.model_validate(LATENCY_ONLY)
         plan = service.resolve(request)
         new = NewComparison("c", "m", request.model_dump_json(), request.sha256, plan.model_dump_json())

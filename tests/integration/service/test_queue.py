@@ -111,7 +111,7 @@ async def test_a_comparison_that_was_taken_over_ends_its_engines_and_writes_no_e
         return launchers[-1]
 
     tools = Tools(launcher=launcher, prompts=lambda plan: ())
-    async with serving(settings, lambda request: resolve(request, machine), tools, lease_s=0.2) as service:
+    async with serving(machine, lambda request: resolve(request, machine), tools, lease_s=0.2) as service:
         request = CompareRequest.model_validate(LATENCY_ONLY)
         plan = service.resolve(request)
         service.store.comparisons.add(

@@ -60,8 +60,12 @@ def test_an_unknown_line_has_no_name() -> None:
 @pytest.mark.parametrize(
     ("line", "clean"),
     [
-        ("Authorization: Bearer abcdef123456", "Authorization: Bearer [removed]"),
-        ("using hf_AbCdEfGhIjKlMnOpQrSt for the hub", "using [removed] for the hub"),
+        ("Authorization: Bearer abcdef123456", "Authorization: Bearer [redacted]"),
+        ("using hf_AbCdEfGhIjKlMnOpQrSt for the hub", "using hf_[redacted] for the hub"),
+        (
+            "File hf_transformers_utils.py, hf_quant_config.json of task-abcdefghijklmnopq",
+            "File hf_transformers_utils.py, hf_quant_config.json of task-abcdefghijklmnopq",
+        ),
         ("password=correct horse", "password=[removed]"),
         ("the tokenizer made 7 tokens", "the tokenizer made 7 tokens"),
     ],

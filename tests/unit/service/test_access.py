@@ -9,6 +9,7 @@ from equipoise_service.access.scopes import Scope, required_scope
 from equipoise_service.access.secrets import is_right, new_token, redacted, token_id_of
 from equipoise_service.api.tokens import TokenRequest
 from equipoise_service.cli import main
+from equipoise_service.engines.logs import without_secrets
 
 
 @pytest.mark.parametrize(
@@ -61,6 +62,20 @@ def test_secrets_are_taken_out_of_texts() -> None:
             assert secret not in redacted(text)
     assert token.id in redacted(token.text)
     assert redacted("the bearer of bad news, hf_home and eqp_x") == "the bearer of bad news, hf_home and eqp_x"
+
+
+@pytest.mark.parametrize("kind", ["hf_", "hf_oauth_", "sk-", "ghp_", "glpat-", "Bearer ", "Basic ", "eqp_", "whsec_"])
+def test_the_service_and_engine_logs_take_out_the_same_forms(kind: str) -> None:
+    secret = "aB3" * 8
+    # As a text, and as a line of a traceback inside JSON.
+    for text in (f"{kind}{secret} x", rf'"one\n{kind}{secret}"'):
+        assert secret not in redacted(text)
+        assert f"{kind}[redacted]" in redacted(text)
+        assert without_secrets(text, ()) == redacted(text)
+
+
+def test_a_short_password_of_a_header_is_taken_out() -> None:
+    assert redacted("Authorization: Basic dTpwYXNz") == "Authorization: Basic [redacted]"
 
 
 def test_a_pace_lets_a_burst_pass_and_then_the_rate() -> None:

@@ -2,16 +2,16 @@
 
 import pytest
 
-from equipoise_service.addresses import address_fault
+from equipoise_service.access.addresses import address_fault, endpoint
 
-ALLOWED = ("gpu7", "10.0.0.7:30000")
+ALLOWED = ("GPU7", "10.0.0.7:30000")
 
 
 @pytest.mark.parametrize(
     "address",
     [
         "http://127.0.0.1:30000", "http://127.9.9.9:1", "http://localhost:30000", "http://[::1]:30000",
-        "https://gpu7:443", "http://gpu7:30000", "http://10.0.0.7:30000",
+        "https://gpu7:443", "http://gpu7:30000", "http://Gpu7:30000", "http://10.0.0.7:30000",
     ],
 )  # fmt: skip
 def test_the_loopback_and_what_is_allowed(address: str) -> None:
@@ -45,3 +45,10 @@ def test_every_other_address_is_refused_with_the_reason(address: str, says: str)
     fault = address_fault(address, ALLOWED)
     assert fault is not None
     assert any(one in fault for one in says.split("|"))
+
+
+def test_one_engine_has_one_endpoint_by_whatever_name() -> None:
+    names = ("http://127.0.0.1:30000", "http://localhost:30000", "http://LOCALHOST:30000", "http://[::1]:30000")
+    assert {endpoint(name) for name in names} == {("localhost", 30000)}
+    assert endpoint("http://GPU7:30000") == endpoint("https://gpu7:30000") == ("gpu7", 30000)
+    assert endpoint("http://127.0.0.1:30001") != endpoint("http://127.0.0.1:30000")

@@ -158,7 +158,7 @@ def stored_with(store: Store, plan: Plan, launches: list[LaunchRecord], verdict:
     for launch in launches:
         store.records.append(new.id, launch)
     if verdict is not None:
-        store.comparisons.start(new.id, Lease("here"))
+        store.comparisons.claim(Lease("here"))
         store.comparisons.judge(new.id)
         store.comparisons.succeed(new.id, verdict.model_dump_json(), verdict.overall.word)
     stored = store.comparisons.get(new.id)

@@ -78,7 +78,7 @@ def stored_report(document: RecordsDocument, folder: Path) -> Report:
     for record in document.records:
         store.records.append(ID, record)
     assert document.verdict is not None
-    store.comparisons.start(ID, Lease("test"))
+    store.comparisons.claim(Lease("test"))
     store.comparisons.judge(ID)
     store.comparisons.succeed(ID, document.verdict.model_dump_json(), document.verdict.overall.word)
     stored = store.comparisons.get(ID)

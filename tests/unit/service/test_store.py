@@ -30,6 +30,7 @@ from equipoise_service.store import (
 )
 from equipoise_service.store.status import TRANSITIONS
 from equipoise_service.store.tables import UtcDateTime, events, metadata
+from equipoise_service.store.transitions import begin
 from tests.support import records as make
 
 LEASE = Lease("here")
@@ -57,7 +58,7 @@ def lead_to(store: Store, status: Status) -> str:
     comparisons = store.comparisons
     error = StoredError(stage="gsm8k", reason="it died")
     if status not in (Status.QUEUED, Status.CANCELLED):
-        comparisons.start(comparison_id, LEASE)
+        comparisons.claim(LEASE)
     if status in (Status.JUDGING, Status.SUCCEEDED):
         comparisons.judge(comparison_id)
     if status is Status.SUCCEEDED:
@@ -78,7 +79,8 @@ def move(store: Store, comparison_id: str, wanted: Status) -> None:
     current = stored.status
     match wanted:
         case Status.RUNNING:
-            comparisons.start(comparison_id, LEASE)
+            with store.database.write() as connection:
+                begin(connection, comparison_id, LEASE)
         case Status.JUDGING:
             comparisons.judge(comparison_id)
         case Status.SUCCEEDED:
@@ -202,6 +204,17 @@ def test_an_owner_works_on_one_comparison_at_a_time(store: Store) -> None:
     assert store.comparisons.get(second).status is Status.QUEUED  # type: ignore[union-attr] # it was just added
     store.comparisons.fail(first, StoredError(stage="s", reason="r"))
     assert claimed(store) == second
+
+
+def test_a_claim_is_heard_of_or_does_not_happen(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    comparison_id = add(store)
+
+    def unavailable() -> None:
+        raise StorageUnavailable("database is locked")
+
+    # A row that says running, of which its worker has not heard, would keep that worker from every other one.
+    monkeypatch.setattr(store.database, "read", unavailable)
+    assert claimed(store) == comparison_id
 
 
 def test_ten_claims_at_once_begin_each_comparison_once(store: Store) -> None:
@@ -491,7 +504,7 @@ def test_a_failed_write_leaves_nothing_and_frees_the_writer(store: Store) -> Non
     stored = store.comparisons.get(comparison_id)
     assert stored is not None
     assert stored.status is Status.QUEUED
-    store.comparisons.start(comparison_id, LEASE)
+    store.comparisons.claim(LEASE)
 
 
 def test_writers_and_readers_in_parallel_lose_nothing(store: Store) -> None:
