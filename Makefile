@@ -6,6 +6,8 @@ UV_VERSION := 0.13.9
 BIN := .venv/bin
 
 export EQUIPOISE_CACHE ?= $(HOME)/.cache/equipoise
+# The tests start hundreds of short processes; where bytecode is not kept, each compiles all that it imports, for seconds.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help
 help: ## Show this list
@@ -15,7 +17,7 @@ help: ## Show this list
 
 .venv/.ready: uv.lock pyproject.toml evals/pyproject.toml service/pyproject.toml
 	@test -x $(BIN)/uv || { $(PYTHON) -m venv .venv && $(BIN)/python -m pip install -q --disable-pip-version-check uv==$(UV_VERSION); }
-	@$(BIN)/uv sync -q --frozen
+	@$(BIN)/uv sync -q --frozen --compile-bytecode
 	@touch $@
 
 .PHONY: venv

@@ -4,7 +4,6 @@ A note counts while its process lives, as a driver frees what a dead process hel
 when a driver does not.
 """
 
-import os
 from pathlib import Path
 
 import psutil
@@ -12,13 +11,6 @@ import psutil
 from equipoise_service.engines.device import DeviceUse
 
 DRIVER_BYTES = 500 * 1024 * 1024
-ENGINE_BYTES = 4 * 1024 * 1024 * 1024
-
-
-def take_memory(folder: Path, *, kept: bool) -> None:
-    """Take an engine's memory in the name of this process."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{os.getpid()}{'.kept' if kept else ''}").write_text(str(ENGINE_BYTES))
 
 
 class SimulatedDevice:

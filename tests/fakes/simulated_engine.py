@@ -10,9 +10,9 @@ from typing import Any
 
 from aiohttp import web
 
-from tests.fakes.device import take_memory
 from tests.fakes.failures import Failures
 from tests.fakes.knobs import Identity, from_environment
+from tests.fakes.memory import take_memory
 from tests.fakes.routes import Routes
 from tests.fakes.scheduler import Scheduler
 from tests.fakes.world import World

@@ -4,14 +4,10 @@ For scratch policies the evidence is fills and allocations: names that create or
 trace is the model's own work, and is kept in the record for whoever wants the whole difference.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from equipoise_evals.model import Role, TreatmentEvidence, TreatmentRecord
-
-FILLS = re.compile(r"^aten::(zeros|ones|full|zero_|fill_)$|FillFunctor|[Mm]emset")
-"""Operators on a CPU and kernels on a GPU that fill a tensor."""
+from equipoise_evals.model import FILLS, Role, TreatmentEvidence, TreatmentRecord
 
 LEAST_DIFFERENCE_PER_STEP = 0.5
 """A fill that one arm runs in every step differs by 1 or more; trace edges cost far less than half a fill a step."""

@@ -19,6 +19,7 @@ from equipoise_evals.model.plan import (
     looks_up_to,
 )
 from equipoise_evals.model.records import (
+    FILLS,
     Answer,
     Answered,
     AnswerRecord,
@@ -79,6 +80,7 @@ from equipoise_evals.model.verdict import (
 )
 
 __all__ = [
+    "FILLS",
     "LOOKS",
     "ROLES",
     "ROLE_NAMES",

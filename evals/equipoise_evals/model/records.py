@@ -4,6 +4,7 @@ Nothing here is computed from anything else. Times are nanoseconds of a monotoni
 says. A list of records only ever grows, so a run that dies keeps everything that it had measured.
 """
 
+import re
 from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import Field, JsonValue, model_validator
@@ -77,6 +78,10 @@ class PdlLinks(Frozen):
         if self.fills_between_per_step and not self.links_per_step:
             raise ValueError("fills cannot stand between kernels that do not run")
         return self
+
+
+FILLS = re.compile(r"^aten::(zeros|ones|full|zero_|fill_)$|FillFunctor|[Mm]emset")
+"""Names in a trace that fill a tensor: operators on a CPU and kernels on a GPU."""
 
 
 class TreatmentRecord(Frozen):

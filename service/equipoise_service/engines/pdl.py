@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import Any, Literal, NamedTuple
 
-from equipoise_evals.judge.treatment import FILLS
-from equipoise_evals.model import PdlLinks
+from equipoise_evals.model import FILLS, PdlLinks
 
 FIRST, SECOND = "fused_qk_rmsnorm_rope_gate", "fused_fp8_qkv_kv_cache"
 """Parts of the kernels' names in a trace, as in SGLang 0.5.17 to 0.5.23."""

@@ -26,8 +26,9 @@ from equipoise_service.engines.leftovers import Leftovers
 from equipoise_service.engines.ports import EnginePorts
 from equipoise_service.server import bind, running_server
 from equipoise_service.settings import Settings
-from tests.fakes.device import DRIVER_BYTES, ENGINE_BYTES, SimulatedDevice
+from tests.fakes.device import DRIVER_BYTES, SimulatedDevice
 from tests.fakes.launching import QUICK, simulated_environment
+from tests.fakes.memory import ENGINE_BYTES
 from tests.integration.engines.conftest import RememberedPorts, processes_writing_below, still_taken
 from tests.integration.service.conftest import Running
 
