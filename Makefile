@@ -106,11 +106,19 @@ calibrate: .venv/.ready ## How often the judge errs in simulated worlds: the ful
 
 .PHONY: bench-grade
 bench-grade: .venv/.ready ## CPU time of grading hard texts of a megabyte, into docs/evidence/bench-grade.txt
-	@$(BIN)/python -m tests.support.megabytes | tee docs/evidence/bench-grade.txt
+	@set -o pipefail; $(BIN)/python -m tests.support.megabytes | tee docs/evidence/bench-grade.txt
+
+.PHONY: bench-judge
+bench-judge: .venv/.ready ## Time and memory of a verdict over the largest comparison, into docs/evidence/bench-judge.txt
+	@set -o pipefail; $(BIN)/python -m tests.support.bench_judge | tee docs/evidence/bench-judge.txt
+
+.PHONY: bench-pages
+bench-pages: .venv/.ready ## Lists over 10,000 comparisons and the page of the largest, into docs/evidence/bench-pages.txt
+	@set -o pipefail; $(BIN)/python -m tests.support.bench_pages | tee docs/evidence/bench-pages.txt
 
 .PHONY: bench-load
 bench-load: .venv/.ready ## Lists and pages under load beside a running comparison, into docs/evidence/bench-load.txt
-	@$(BIN)/python -m tests.support.bench_load | tee docs/evidence/bench-load.txt
+	@set -o pipefail; $(BIN)/python -m tests.support.bench_load | tee docs/evidence/bench-load.txt
 
 .PHONY: bench-reference
 bench-reference: setup ## The CPU reference's decode step against torch_native's, into docs/evidence/bench-reference.txt

@@ -158,6 +158,9 @@ class Comparisons:
         """Begin the queued comparison of the highest priority, among equals the oldest; None if none is queued."""
         query = select(comparisons.c.id).where(comparisons.c.status == Status.QUEUED)
         query = query.order_by(comparisons.c.priority.desc(), comparisons.c.id).limit(1)
+        with self._database.read() as connection:
+            if connection.scalar(query) is None:
+                return None  # a write, of nothing too, would ring the bell on which an idle worker waits
         with self._database.write() as connection:
             first = connection.scalar(query.with_for_update())
             if first is None:

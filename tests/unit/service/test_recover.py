@@ -1,5 +1,6 @@
 """What a worker settles that another left behind, and what it leaves alone since somebody was faster."""
 
+import asyncio
 import logging
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -46,6 +47,19 @@ def stored(store: Store, comparison_id: str) -> Stored:
     found = store.comparisons.get(comparison_id)
     assert found is not None
     return found
+
+
+async def test_a_worker_without_work_does_not_wake_itself(store: Store) -> None:
+    bell = Bell()
+    store.database.listen(bell.ring)
+    ticket = bell.ticket()
+    assert store.comparisons.claim(Lease("here")) is None
+    worker(store).recover()
+    await asyncio.sleep(0)  # a ring from this thread is heard in the loop's next turn
+    assert not ticket.is_set()
+    store.comparisons.add(NewComparison(new_id(), "m", "{}", "0" * 64, "{}"))
+    await asyncio.sleep(0)
+    assert ticket.is_set()
 
 
 @pytest.mark.parametrize("resumes", [True, False])

