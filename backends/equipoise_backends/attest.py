@@ -5,9 +5,14 @@ calls got, the counters in memory. SGLang logs failing hooks and goes on, so a r
 engine without this record has no plugin at work.
 """
 
+import hashlib
+import json
 import logging
 import os
 import platform
+import re
+from functools import cache
+from importlib.metadata import distributions
 from typing import Protocol
 
 import torch
@@ -124,6 +129,22 @@ def describe_versions() -> dict[str, str | None]:
     }
 
 
+@cache
+def describe_packages() -> dict[str, str]:
+    """Every package in this process's environment with its version, by its name in small letters with hyphens."""
+    found = {
+        re.sub(r"[-_.]+", "-", package.metadata["Name"]).lower(): package.version
+        for package in reversed(list(distributions()))  # what stands first on the path is what is imported
+    }
+    return dict(sorted(found.items()))
+
+
+@cache
+def packages_sha256() -> str:
+    """Digest of the list of packages: two launches that attest the same one had the same packages."""
+    return hashlib.sha256(json.dumps(describe_packages()).encode()).hexdigest()
+
+
 def describe_scratch(scratch: Scratch | None) -> dict[str, object]:
     """Policy, held counters and what calls got; every value null for SGLang's own backends."""
     if scratch is None:
@@ -162,6 +183,8 @@ def record(
         "pid": os.getpid(),
         "seam": seam or "ok",
         "versions": describe_versions(),
+        "packages": describe_packages(),
+        "packages_sha256": packages_sha256(),
         "device": describe_device(),
         "decode_backend": name,
         "kernel_path": KERNEL_PATHS.get(name),

@@ -33,6 +33,7 @@ class ForwardBatch(Batch, Protocol):
     batch_size: int
     seq_lens: torch.Tensor
     seq_lens_sum: int | None
+    extend_num_tokens: int | None
     req_pool_indices: torch.Tensor
     out_cache_loc: torch.Tensor
 

@@ -47,6 +47,7 @@ class Plugin:
             header,
             every=settings.clock_every,
             alternating=settings.clock_alternating,
+            prefills=settings.clock_prefill,
             delay=delay,
         )
 
@@ -150,6 +151,7 @@ def _hook(target: str, hook: Callable[..., object], kind: str) -> None:
 def _hook_clock(clock: StepClock) -> None:
     _hook(f"{SCHEDULER}.Scheduler.run_batch", clock.before_batch, "BEFORE")
     _hook(f"{EXECUTOR}.runner.eager_runner.EagerRunner._execute_decode", clock.around_eager_decode, "AROUND")
+    _hook(f"{EXECUTOR}.runner.eager_runner.EagerRunner._execute_extend", clock.around_extend, "AROUND")
     _hook(
         f"{EXECUTOR}.runner.decode_cuda_graph_runner.DecodeCudaGraphRunner.execute",
         clock.around_graph_decode,

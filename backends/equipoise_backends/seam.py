@@ -57,6 +57,11 @@ COMMON = (
         ("self", "forward_batch"),
     ),
     Requirement(
+        "sglang.srt.model_executor.runner.eager_runner.EagerRunner._execute_extend",
+        "AROUND hook: step clock of prefills",
+        ("self", "forward_batch"),
+    ),
+    Requirement(
         "sglang.srt.model_executor.runner.decode_cuda_graph_runner.DecodeCudaGraphRunner.execute",
         "AROUND hook: step clock with graphs",
         ("self", "forward_batch"),
@@ -73,12 +78,13 @@ COMMON = (
     ),
     Requirement(
         "sglang.srt.model_executor.forward_batch_info.ForwardBatch",
-        "reads forward_mode, batch_size, seq_lens, seq_lens_sum, req_pool_indices, out_cache_loc",
+        "reads forward_mode, batch_size, seq_lens, seq_lens_sum, extend_num_tokens, req_pool_indices, out_cache_loc",
         attributes=(
             "forward_mode:",
             "batch_size:",
             "seq_lens:",
             "seq_lens_sum:",
+            "extend_num_tokens:",
             "req_pool_indices:",
             "out_cache_loc:",
         ),

@@ -30,9 +30,11 @@ READ_TOGETHER = 1_024
 in every step cost 86 us of host time on an H200."""
 ALTERNATE_STEPS = 32
 """Steps of a stretch of an alternating clock: short beside a block, long beside the steps between two rows."""
+PREFILL = -1
+"""The graph's batch of a row that is no decode step but an eager prefill; its context tokens are those prefilled."""
 COLUMNS = {
     "monotonic_ns": "ns of CLOCK_MONOTONIC at the start of the step",
-    "graph_batch": "requests the step was padded to; real_batch without a graph",
+    "graph_batch": "requests the step was padded to; real_batch without a graph; -1 marks a prefill",
     "real_batch": "requests",
     "context_tokens": "tokens attended to by all requests together, the new ones included",
     "busy_us": "us of work: CUDA events around the replay, perf_counter_ns around the forward on a CPU",
@@ -86,6 +88,7 @@ class StepClock:
         header: Facts for the first line of the log beside the columns.
         every: Rows are kept of every so many steps.
         alternating: Rows are kept of every step in every other `ALTERNATE_STEPS` steps, beginning with the first ones.
+        prefills: Prefills get rows too, marked by `PREFILL` in place of the graph's batch.
         delay: Called after each graph replay, inside its busy time; for tests of the verdict only.
     """
 
@@ -96,12 +99,14 @@ class StepClock:
         *,
         every: int = 1,
         alternating: bool = False,
+        prefills: bool = False,
         delay: Callable[[], None] | None = None,
     ) -> None:
         self._log = log
         self._header = {"every": every, "alternating": alternating, **header}
         self._every = every
         self._alternating = alternating
+        self._prefills = prefills
         self._delay = delay
         self._hook_ns: deque[int] = deque(maxlen=HOOK_STEPS)
         self._replay_hook_ns = 0
@@ -160,6 +165,29 @@ class StepClock:
         size = batch.batch_size
         seen = (start_ns, size, size, batch.seq_lens_sum, self._number, self._chain, busy_us, events)
         self._seen.append(seen)
+        return result
+
+    def around_extend(
+        self, original: Callable[..., Output], runner: Runner, batch: ForwardBatch, *args: object, **kw: object
+    ) -> Output:
+        """AROUND ``EagerRunner._execute_extend``, where prefills are clocked: the time of the whole forward."""
+        start_ns = now_ns()
+        if not self._prefills or self._log is None or runner.model_runner.is_draft_worker or not self._on_rank_0():
+            return original(runner, batch, *args, **kw)
+        events = None
+        if batch.seq_lens.is_cuda:
+            events, stream = self._take_events(), torch.cuda.current_stream()
+            events[0].record(stream)
+        before_ns = now_ns()
+        result = original(runner, batch, *args, **kw)
+        busy_us = (now_ns() - before_ns) / 1000
+        if events is not None:
+            events[1].record(stream)
+        # A chain of its own, since it is no decode step: neither it nor the step after it has a period.
+        self.break_chain()
+        tokens = batch.extend_num_tokens
+        self._seen.append((start_ns, PREFILL, batch.batch_size, tokens, self._number, self._chain, busy_us, events))
+        self.break_chain()
         return result
 
     def around_graph_decode(
@@ -244,10 +272,14 @@ class StepClock:
         """Whether it is a plain decode step of the target worker, and kept by this rank; if so, so are its likes."""
         if self._log is None or runner.model_runner.is_draft_worker or not batch.forward_mode.is_decode():
             return False
+        if self._on_rank_0():
+            self._runner, self._decode_mode = runner, batch.forward_mode
+        return self._on_rank_0()
+
+    def _on_rank_0(self) -> bool:
+        """Whether this process keeps rows."""
         if self._is_rank_0 is None:
             self._is_rank_0 = not torch.distributed.is_initialized() or torch.distributed.get_rank() == 0
-        if self._is_rank_0:
-            self._runner, self._decode_mode = runner, batch.forward_mode
         return self._is_rank_0
 
     def _sampled(self, size: int) -> bool:

@@ -9,7 +9,7 @@ from equipoise_evals.decode.schedule import PlannedBlock, launch_order, planned_
 from equipoise_evals.gsm8k.chat import AnyPrompt
 from equipoise_evals.gsm8k.measure import ask_divergences, measure_pass
 from equipoise_evals.judge import judge
-from equipoise_evals.judge.treatment import judge_treatment
+from equipoise_evals.judge.treatment import judge_treatment, missing_text
 from equipoise_evals.model import (
     ROLE_NAMES,
     ROLES,
@@ -20,6 +20,7 @@ from equipoise_evals.model import (
     Invalid,
     LatencyInconclusive,
     LatencyPlan,
+    LaunchRecord,
     PassRecord,
     Plan,
     QuestionsRecord,
@@ -29,7 +30,7 @@ from equipoise_evals.model import (
     TreatmentRecord,
     Verdict,
 )
-from equipoise_evals.ports import Engines, World
+from equipoise_evals.ports import Decoded, Engine, EngineFault, Engines, World
 
 STRESS_BATCH = 16
 """Batch of the stress profile where none is timed: the largest for which the presets capture a graph by default."""
@@ -107,6 +108,8 @@ async def warm_up(engines: Engines, plan: Plan, world: World) -> None:
         world.progress("warm_up", done, len(batches), f"batch {batch}")
         for role in ROLES:
             await engines[role].decode(batch, tokens, steps, seed=plan.seed)
+            if plan.latency and plan.latency.phase == "prefill":
+                await engines[role].prefill(batch, tokens, steps, seed=plan.seed)
 
 
 async def attest(engines: Engines, world: World) -> None:
@@ -124,19 +127,27 @@ async def verify_guards(engines: Engines, pair: int, world: World) -> None:
 
 
 async def treatment_is_live(engines: Engines, plan: Plan, pair: int, world: World) -> bool:
-    """Count fills per decode step in both engines of the first pair; False ends the run before it costs more.
+    """Trace both engines of the first pair; False ends the run before it costs more.
 
     Engines that ran already write their traces where nobody here can read them, so there the treatment is not shown.
+
+    Raises:
+        EngineFault: The arms differ, but not in what the plan declares: something else is compared than was meant.
     """
     if plan.arms.attached:
         return True
     if pair == 1:
-        batch = plan.latency.primary_batch if plan.latency else 1
+        batch, phase = (plan.latency.primary_batch, plan.latency.phase) if plan.latency else (1, "decode")
         for done, role in enumerate(ROLES):
             world.progress("treatment", done, len(ROLES), f"tracing the {ROLE_NAMES[role]}")
-            world.recorder.append(await engines[role].count_kernels(batch, TRACED_STEPS))
-    evidence = judge_treatment(world.recorder.records().of(TreatmentRecord))
-    return plan.declared_aa or (evidence is not None and evidence.active)
+            world.recorder.append(await engines[role].count_kernels(batch, TRACED_STEPS, phase))
+    records = world.recorder.records()
+    evidence = judge_treatment(records.of(TreatmentRecord), records.of(LaunchRecord), plan.evidence)
+    if plan.declared_aa:
+        return True
+    if evidence is not None and evidence.contradicted:
+        raise EngineFault("B", "treatment", missing_text(evidence))
+    return evidence is not None and evidence.active
 
 
 async def measure_accuracy(engines: Engines, plan: Plan, prompts: Sequence[AnyPrompt], pair: int, world: World) -> None:
@@ -197,9 +208,7 @@ async def measure_quad(
     for block in quad:
         again = ", again: there was foreign load" if attempt > 1 else ""
         world.progress("decode", block.sequence - 1, total, f"{ROLE_NAMES[block.role]}, batch {block.batch}{again}")
-        decoded = await engines[block.role].decode(
-            block.batch, latency.prompt_tokens, latency.steps_per_block, seed=seed + 1_000 * pair + block.quad
-        )
+        decoded = await run_block(engines[block.role], latency, block.batch, seed + 1_000 * pair + block.quad)
         disturbed |= decoded.disturbed is not None
         world.recorder.append(
             BlockRecord(
@@ -218,6 +227,12 @@ async def measure_quad(
             )
         )
     return disturbed
+
+
+async def run_block(engine: Engine, latency: LatencyPlan, batch: int, seed: int) -> Decoded:
+    """One block of what the plan times."""
+    timed = engine.prefill if latency.phase == "prefill" else engine.decode
+    return await timed(batch, latency.prompt_tokens, latency.steps_per_block, seed=seed)
 
 
 def is_decided(verdict: Verdict, plan: Plan, pairs: int) -> bool:

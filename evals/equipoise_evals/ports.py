@@ -10,7 +10,18 @@ from typing import Literal, Protocol
 
 from pydantic import Field, JsonValue
 
-from equipoise_evals.model import ArmSpec, Frozen, Plan, Record, Records, Role, SamplingPlan, StepColumns, Verdict
+from equipoise_evals.model import (
+    ArmSpec,
+    Frozen,
+    Phase,
+    Plan,
+    Record,
+    Records,
+    Role,
+    SamplingPlan,
+    StepColumns,
+    Verdict,
+)
 from equipoise_evals.model.records import (
     ClientTiming,
     Clock,
@@ -119,8 +130,16 @@ class Engine(Protocol):
         """Decode ``steps`` steps of ``batch`` requests together, each after ``prompt_tokens`` random tokens."""
         ...
 
-    async def count_kernels(self, batch: int, steps: int) -> TreatmentRecord:
-        """Count kernels (or operators) per decode step in a profiler trace of about ``steps`` steps."""
+    async def prefill(self, batch: int, prompt_tokens: int, steps: int, seed: int) -> Decoded:
+        """Prefill ``batch`` prompts of ``prompt_tokens`` random tokens together, ``steps`` times one after another.
+
+        Each is a step whose ``busy_us`` is what the engine took and ``period_us`` the time to first token here, a mean
+        over the batch.
+        """
+        ...
+
+    async def count_kernels(self, batch: int, steps: int, phase: Phase = "decode") -> TreatmentRecord:
+        """Count kernels (or operators) per decode step or prefill, in a profiler trace of about ``steps`` of them."""
         ...
 
     async def stress(self, batch: int, seed: int) -> StressRecord:

@@ -2,11 +2,13 @@
 
 import os
 import re
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+PRETENDED_SGLANG = "0.5.23+simulated"
 FailureKind = Literal[
     "crash_at_start",  # exits with status 3 before it listens
     "oom_at_capture",  # logs what SGLang logs when graph capture runs out of memory, and exits
@@ -74,7 +76,9 @@ class Knobs(Knob):
         seed: Everything follows from it, the role and the pair.
         step_us: Step time by batch size, linear in between.
         context_slope: Relative growth of the step per context token.
-        effect: Relative effect of each scratch policy on the step.
+        effect: Relative effect on the step of a scratch policy, or of ``sglang VERSION``, by name.
+        prefill_us: Time of a prefill of 1,000 tokens.
+        prefill_effect: Relative effect on prefills, by the same names.
         launch_sd: SD of the launches' log factors.
         step_cv: SD of the steps' log factors.
         ar1: Correlation of neighbouring steps.
@@ -94,6 +98,8 @@ class Knobs(Knob):
     step_us: dict[int, float] = Field(default_factory=lambda: {1: 1000.0, 16: 1300.0})
     context_slope: float = 0.00005
     effect: dict[str, float] = Field(default_factory=dict)
+    prefill_us: float = 20_000.0
+    prefill_effect: dict[str, float] = Field(default_factory=dict)
     launch_sd: float = 0.0003
     step_cv: float = 0.005
     ar1: float = 0.2
@@ -118,6 +124,8 @@ class Identity(BaseModel):
     arm: str
     launch_id: str
     step_log: Path
+    sglang: str
+    clocks_prefills: bool
     role: Literal["A", "B"]
     pair: int
 
@@ -130,6 +138,8 @@ class Identity(BaseModel):
             arm=os.environ["EQUIPOISE_ARM"],
             launch_id=os.environ["EQUIPOISE_LAUNCH_ID"],
             step_log=step_log,
+            sglang=installed_sglang(),
+            clocks_prefills=os.environ.get("EQUIPOISE_STEP_CLOCK_PREFILL") == "1",
             role=place[2] if place else "A",
             pair=int(place[1]) if place else 1,
         )
@@ -137,6 +147,14 @@ class Identity(BaseModel):
     def suffers(self, failure: Failure) -> bool:
         """Whether a failure is meant for this launch."""
         return failure.role in (None, self.role) and failure.pair in (None, self.pair)
+
+
+def installed_sglang() -> str:
+    """The version of SGLang that this environment says it has; a pretended one where there is none."""
+    try:
+        return version("sglang")
+    except PackageNotFoundError:
+        return PRETENDED_SGLANG
 
 
 def from_environment() -> Knobs:

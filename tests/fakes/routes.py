@@ -4,7 +4,10 @@ import asyncio
 import hashlib
 import json
 import os
+import re
 import uuid
+from functools import cache
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,6 @@ from tests.fakes.failures import Failures
 from tests.fakes.knobs import Identity, Knobs
 from tests.fakes.scheduler import Profile, Scheduler, Sequence
 
-VERSION = "0.5.23+simulated"
 CONTEXT = 8_192
 
 
@@ -79,7 +81,7 @@ class Routes:
         return web.json_response(
             {
                 **self._arguments,
-                "version": VERSION,
+                "version": self._identity.sglang,
                 "max_total_num_tokens": self._arguments["max_total_tokens"],
                 "max_req_input_len": min(CONTEXT, self._arguments["max_total_tokens"]) - 6,
                 "internal_states": [state],
@@ -96,7 +98,14 @@ class Routes:
             "launch_id": self._identity.launch_id,
             "pid": os.getpid(),
             "seam": "ok",
-            "versions": {"python": None, "sglang": VERSION, "torch": None, "flashinfer": None, "plugin": "simulated"},
+            "versions": {
+                "python": None,
+                "sglang": self._identity.sglang,
+                "torch": None,
+                "flashinfer": None,
+                "plugin": "simulated",
+            },
+            "packages": packages(),
             "device": {"type": "simulated", "name": "none", "capability": None, "threads": 1},
             "decode_backend": "tests.fakes.simulated_engine",
             "kernel_path": "reference",
@@ -131,8 +140,9 @@ class Routes:
         body = await request.json()
         activity = "GPU" if body["activities"] == ["GPU"] else "CPU"
 
-        def finish(batches: list[int]) -> None:
-            events = traces.events(self._knobs, self._identity.arm, activity, batches)
+        def finish(steps: list[tuple[str, int]]) -> None:
+            own = traces.own_kernels(self._identity, self._arguments)
+            events = traces.events(self._knobs, self._identity.arm, activity, steps, own)
             traces.write(Path(body["output_dir"]), uuid.uuid4().hex[:10], events)
 
         while "late_profile" in self._failures and self._scheduler.decoding:
@@ -238,6 +248,15 @@ class Routes:
                 return response
         await response.write(b"data: [DONE]\n\n")
         return response
+
+
+@cache
+def packages() -> dict[str, str]:
+    """Every package of this process's environment with its version, as the plugin lists them."""
+    return {
+        re.sub(r"[-_.]+", "-", package.metadata["Name"]).lower(): package.version
+        for package in reversed(list(distributions()))
+    }
 
 
 def _chunk(index: int, sequence: Sequence, done: int) -> bytes:

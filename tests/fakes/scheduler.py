@@ -50,8 +50,8 @@ class Profile:
     """A trace in the making."""
 
     steps_left: int
-    batches: list[int]
-    finish: Callable[[list[int]], None]
+    steps: list[tuple[str, int]]
+    finish: Callable[[list[tuple[str, int]]], None]
 
 
 class Scheduler:
@@ -64,6 +64,7 @@ class Scheduler:
         self._max_running = max_running
         self._pool_tokens = pool_tokens
         self._time_scale = time_scale
+        self._clocks_prefills = identity.clocks_prefills
         self._waiting: list[Sequence] = []
         self._running: list[Sequence] = []
         self._wake = asyncio.Event()
@@ -127,7 +128,13 @@ class Scheduler:
     async def _prefill(self, number: int) -> None:
         admitted, self._waiting = self._waiting[:number], self._waiting[number:]
         self._after_decode = False
-        await self._pass_time(200.0 * len(admitted))
+        tokens = sum(sequence.prompt_tokens for sequence in admitted)
+        began_ns, busy_us = self._now_ns, self._world.prefill_us(tokens) if self._clocks_prefills else 200.0 * number
+        await self._pass_time(busy_us)
+        if self._clocks_prefills:
+            row = [began_ns, -1, number, tokens, round(busy_us, 3), None]
+            self._log.write(json.dumps(row) + "\n")
+        self._count("EXTEND", number)
         for sequence in admitted:
             sequence.emit()
         self._running += [sequence for sequence in admitted if not sequence.finished]
@@ -142,20 +149,21 @@ class Scheduler:
         row = [began_ns, batch, batch, context, round(busy_us, 3), round(period_us, 3) if self._after_decode else None]
         self._log.write(json.dumps(row) + "\n")
         self._after_decode = True
-        self._count(batch)
+        self.decode_steps += 1
+        self.id_prompt_steps += any(not sequence.from_text for sequence in self._running)
+        self.on_step()
+        self._count("DECODE", batch)
         for sequence in self._running:
             sequence.emit()
         self._running = [sequence for sequence in self._running if not sequence.finished]
 
-    def _count(self, batch: int) -> None:
-        self.decode_steps += 1
-        self.id_prompt_steps += any(not sequence.from_text for sequence in self._running)
-        self.on_step()
+    def _count(self, kind: str, batch: int) -> None:
+        """As SGLang's profiler does, count forward passes of any kind."""
         if self.profile is not None:
-            self.profile.batches.append(batch)
+            self.profile.steps.append((kind, batch))
             self.profile.steps_left -= 1
             if self.profile.steps_left == 0:
-                self.profile.finish(self.profile.batches)
+                self.profile.finish(self.profile.steps)
                 self.profile = None
 
     async def _pass_time(self, pretended_us: float) -> None:

@@ -37,7 +37,9 @@ class World:
         self._knobs = knobs
         self._rng = launch_rng(knobs, identity)
         self._launch = math.exp(self._rng.gauss(0.0, knobs.launch_sd))
-        self._arm = (1.0 + knobs.effect.get(identity.arm, 0.0)) * slowdown
+        names = (identity.arm, f"sglang {identity.sglang}")
+        self._arm = slowdown * math.prod(1.0 + knobs.effect.get(name, 0.0) for name in names)
+        self._prefill = slowdown * math.prod(1.0 + knobs.prefill_effect.get(name, 0.0) for name in names)
         self._noise = 0.0
         self._low = True
         self._steps = 0
@@ -50,6 +52,11 @@ class World:
         factor = self._arm * self._launch * context * trend * self._level() * math.exp(self._next_noise())
         self._steps += 1
         return base * factor
+
+    def prefill_us(self, tokens: int) -> float:
+        """The time on the device of a prefill of so many tokens."""
+        factor = self._prefill * self._launch * math.exp(self._next_noise())
+        return self._knobs.prefill_us * tokens / 1000 * factor
 
     def period_us(self, busy_us: float) -> float:
         """The same step as a user waits for it."""

@@ -123,6 +123,19 @@ def block_steps(batch: int, times_us: Sequence[float], latency: LatencyPlan = LA
     )
 
 
+def prefill_steps(batch: int, times_us: Sequence[float], latency: LatencyPlan = LATENCY) -> StepColumns:
+    """Columns of one block of prefills that took so long; first tokens come 500 us later."""
+    n = len(times_us)
+    return StepColumns(
+        monotonic_ns=tuple(range(n)),
+        graph_batch=(0,) * n,
+        real_batch=(batch,) * n,
+        context_tokens=(batch * latency.prompt_tokens,) * n,
+        busy_us=tuple(float(us) for us in times_us),
+        period_us=tuple(float(us) + 500.0 for us in times_us),
+    )
+
+
 def blocks(
     plan: Plan,
     pairs: int,

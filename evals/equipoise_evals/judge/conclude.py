@@ -20,7 +20,8 @@ def conclude(measured: Measured, plan: Plan) -> Verdict:
     latency = judge_latency(plan, plan.latency, measured) if judged and plan.latency else None
     invalid = measured.invalid or (disturbed(latency.evidence.two_level) if latency else None)
     overall = judge_overall(plan, invalid, measured.treatment, accuracy=accuracy, latency=latency)
-    said = words(overall, latency, accuracy, declared_aa=plan.declared_aa)
+    rule = measured.treatment.rule if measured.treatment else "fills"
+    said = words(overall, latency, accuracy, declared_aa=plan.declared_aa, rule=rule)
     return canonical(
         Verdict(
             overall=overall,

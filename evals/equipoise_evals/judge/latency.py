@@ -21,6 +21,7 @@ from equipoise_evals.model import (
     LatencyPlan,
     LatencyVerdict,
     Metric,
+    Phase,
     Plan,
     Size,
     Slower,
@@ -33,6 +34,11 @@ ATTACHED = (
     "Times are the client's, network included, of engines that ran already; the spread between rounds holds nothing of "
     "the spread between launches."
 )
+CLOCK_NAMES: dict[Phase, tuple[str, str]] = {
+    "decode": ("busy time", "the period"),
+    "prefill": ("prefill time", "the time to first token"),
+}
+"""What ``busy`` and ``period`` are called in each phase."""
 ENGINE_METRICS: tuple[EngineMetric, ...] = ("busy", "period")
 
 
@@ -72,6 +78,8 @@ def _evidence(plan: Plan, latency: LatencyPlan, measured: Measured) -> LatencyEv
         two_level=two_level,
         notes=(*_notes(busy, two_level), *_disturbed(measured), *((ATTACHED,) if measured.clock == "client" else ())),
         clock=measured.clock,
+        phase=latency.phase,
+        goodput=measured.goodput,
     )
 
 
@@ -134,7 +142,7 @@ def _word(plan: Plan, evidence: LatencyEvidence) -> LatencyVerdict:
     if _is_equivalent(busy, m) and _is_equivalent(period, m):
         return Equivalent(measurably_slower=any(_lies_above_zero(c) for c in (busy, period)), evidence=evidence)
     return LatencyInconclusive(
-        why=_why_open(busy, period, m),
+        why=_why_open(evidence),
         pairs_needed=pairs_needed(evidence, look_levels(plan, evidence.look)),
         evidence=evidence,
     )
@@ -181,12 +189,14 @@ def _next_look(plan: Plan, pairs: int) -> int:
     return next((look for look in plan.looks if look > pairs), max(3, pairs + 1))
 
 
-def _why_open(busy: LatencyContrast, period: LatencyContrast, m: float) -> str:
+def _why_open(evidence: LatencyEvidence) -> str:
+    busy, period, m = evidence.busy, evidence.period, evidence.margin
+    busy_name, period_name = CLOCK_NAMES[evidence.phase]
     if busy.interval and busy.interval.high < 0:
-        return f"busy time is lower, but the period is not shown to stay below +{m:.2%}"
+        return f"{busy_name} is lower, but {period_name} is not shown to stay below +{m:.2%}"
     if busy.interval and busy.interval.low > 0:
         return f"measurably slower, but not shown to be by more or by less than {m:.2%}"
-    for name, contrast in (("busy time", busy), ("the period", period)):
+    for name, contrast in ((busy_name, busy), (period_name, period)):
         if contrast.interval and (contrast.interval.low < -m or contrast.interval.high > m):
             return f"the interval of {name} holds both 0 and changes beyond the margin of {m:.2%}"
     return f"the intervals are too wide to show equal speed within the margin of {m:.2%}"

@@ -6,14 +6,16 @@ Launch pairs do not depend on each other here, so a run of many looks can measur
 from dataclasses import dataclass, field
 
 from equipoise_evals.judge.contrasts import Contrasts, all_contrasts, primary_levels, quads_by_pair
+from equipoise_evals.judge.goodput import judge_goodput
 from equipoise_evals.judge.grades import GradedPass, graded_passes
 from equipoise_evals.judge.steps import UnusableQuadError
-from equipoise_evals.judge.treatment import judge_treatment
+from equipoise_evals.judge.treatment import judge_evidence, judge_treatment
 from equipoise_evals.judge.two_level import PairLevels
 from equipoise_evals.judge.validity import judge_validity
 from equipoise_evals.model import (
     Clock,
     Cost,
+    Goodput,
     Invalid,
     LaunchRecord,
     PassRecord,
@@ -42,6 +44,7 @@ class Measured:
         disturbed: What foreign load there was beside any of them, each text once.
         disturbed_blocks: How many of them it was beside.
         clock: Whose clock timed the blocks that count.
+        goodput: Requests that met the plan's objective at the primary batch; None without one.
         cost: What it cost so far.
     """
 
@@ -55,14 +58,17 @@ class Measured:
     disturbed: tuple[str, ...] = ()
     disturbed_blocks: int = 0
     clock: Clock = "engine"
+    goodput: Goodput | None = None
     cost: Cost = field(default_factory=lambda: Cost(device_seconds=0.0, launch_pairs=0))
 
 
 def measure(records: Records, plan: Plan) -> Measured:
     """Contrasts, grades, treatment, validity and cost of these records."""
-    invalid = judge_validity(records, plan)
+    treatment = judge_treatment(records.of(TreatmentRecord), records.of(LaunchRecord), plan.evidence)
+    invalid = judge_validity(records, plan) or judge_evidence(treatment, declared_aa=plan.declared_aa)
     contrasts: Contrasts = {}
     levels: list[PairLevels] = []
+    goodput: Goodput | None = None
     blocks = records.current_blocks() if plan.latency is not None else ()
     clock: Clock = "client" if any(block.clock == "client" for block in blocks) else "engine"
     if plan.latency is not None:
@@ -71,11 +77,15 @@ def measure(records: Records, plan: Plan) -> Measured:
             contrasts = all_contrasts(complete, plan.latency)
             # What jumps between two levels at a client may be the network.
             levels = primary_levels(complete, plan.latency) if clock == "engine" else []
+            at_primary = [quads for (batch, _), quads in complete.items() if batch == plan.latency.primary_batch]
+            goodput = judge_goodput(
+                [[block for quad in quads.values() for block in quad] for quads in at_primary], plan.latency
+            )
         except UnusableQuadError as error:
             invalid = invalid or Invalid(reason="no_measurement", detail=str(error))
     return Measured(
         invalid=invalid,
-        treatment=judge_treatment(records.of(TreatmentRecord)),
+        treatment=treatment,
         contrasts=contrasts,
         levels=tuple(levels),
         passes=graded_passes(records.of(QuestionsRecord), records.of(PassRecord)),
@@ -84,6 +94,7 @@ def measure(records: Records, plan: Plan) -> Measured:
         disturbed=tuple(sorted({block.disturbed for block in blocks if block.disturbed is not None})),
         disturbed_blocks=sum(block.disturbed is not None for block in blocks),
         clock=clock,
+        goodput=goodput,
         cost=_cost(records),
     )
 

@@ -28,7 +28,7 @@ class TimedBlock:
 
     Attributes:
         record: The block.
-        contexts: Context of each step in tokens.
+        contexts: Context of each step in tokens; of a prefill, its place in the block.
         busy_us: Busy time; ``period_us`` the period, nan where a step has none.
         client_us: Time per output token of each request at its client; another length.
     """
@@ -44,12 +44,16 @@ def timed_block(block: BlockRecord, latency: LatencyPlan) -> TimedBlock:
     """The full-batch steps of a block after its warm-up steps.
 
     Steps are counted by their context, which each raises by one token per request, so that a clock which sampled only
-    every n-th step leaves out the same steps as one that saw them all.
+    every n-th step leaves out the same steps as one that saw them all. Prefills, each of the same length, are counted
+    by their place instead.
     """
     columns = block.steps
     full = np.flatnonzero(np.array(columns.real_batch, dtype=np.int64) == block.batch)
-    all_contexts = np.array(columns.context_tokens, dtype=np.int64)
-    if full.size:
+    prefills = latency.phase == "prefill"
+    all_contexts = np.arange(len(columns)) if prefills else np.array(columns.context_tokens, dtype=np.int64)
+    if prefills:
+        full = full[latency.warmup_steps :]
+    elif full.size:
         full = full[all_contexts[full] >= all_contexts[full[0]] + latency.warmup_steps * block.batch]
     return TimedBlock(
         record=block,

@@ -1,45 +1,166 @@
-"""Whether the arms ran different code, read from profiler traces and never from the code that allocates.
+"""Whether the arms ran different code, read from profiler traces and attestations, never from the code that allocates.
 
-For scratch policies the evidence is fills and allocations: names that create or fill a tensor. Everything else in a
-trace is the model's own work, and is kept in the record for whoever wants the whole difference.
+Three rules, by what the plan declares: fills and allocations alone, as for scratch policies; whatever evidence is
+named; or, where nothing is named, the whole trace. A plan that names evidence which does not appear, while something
+else differs, compares something else than was meant.
 """
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from equipoise_evals.model import FILLS, Role, TreatmentEvidence, TreatmentRecord
+from pydantic import JsonValue
+
+from equipoise_evals.model import (
+    BY_FILLS,
+    FILLS,
+    ROLES,
+    AttributeEvidence,
+    Claim,
+    Evidence,
+    FillsEvidence,
+    Invalid,
+    KernelEvidence,
+    LaunchRecord,
+    Role,
+    TreatmentEvidence,
+    TreatmentRecord,
+    VersionEvidence,
+)
 
 LEAST_DIFFERENCE_PER_STEP = 0.5
-"""A fill that one arm runs in every step differs by 1 or more; trace edges cost far less than half a fill a step."""
+"""A kernel that one arm runs in every step differs by 1 or more; trace edges cost far less than half a one a step."""
+NAMES_SHOWN = 40
+"""Names in a verdict; the records hold all of them."""
+NAMES_TOLD = 5
+
+PerStep = Mapping[str, float]
+Attested = Mapping[Role, LaunchRecord]
 
 
-def judge_treatment(records: Sequence[TreatmentRecord]) -> TreatmentEvidence | None:
-    """Compare the arms' fills per decode step, averaged over the pairs that were traced.
-
-    None until both arms have a trace.
-    """
+def judge_treatment(
+    records: Sequence[TreatmentRecord],
+    launches: Sequence[LaunchRecord] = (),
+    declared: tuple[Evidence, ...] = BY_FILLS,
+) -> TreatmentEvidence | None:
+    """Hold what was declared against the arms' counts per step and what they attested; None until both have a trace."""
     by_role: dict[Role, list[TreatmentRecord]] = {"A": [], "B": []}
     for record in records:
         by_role[record.role].append(record)
     if not by_role["A"] or not by_role["B"]:
         return None
-    baseline, candidate = (_fills_per_step(by_role[role]) for role in ("A", "B"))
-    differing = [
-        name
-        for name in sorted(baseline.keys() | candidate.keys())
-        if abs(baseline.get(name, 0.0) - candidate.get(name, 0.0)) >= LEAST_DIFFERENCE_PER_STEP
-    ]
-    shown = differing or sorted(baseline.keys() | candidate.keys())
+    by_fills = declared == BY_FILLS
+    baseline, candidate = (_per_step(by_role[role], fills_only=by_fills) for role in ROLES)
+    differing = _differing(baseline, candidate)
+    attested: Attested = {launch.role: launch for launch in reversed(launches)}
+    claims = () if by_fills else tuple(_claim(one, baseline, candidate, attested) for one in declared)
+    shown = (differing or sorted(baseline.keys() | candidate.keys()))[: None if by_fills else NAMES_SHOWN]
     return TreatmentEvidence(
         activity=records[0].activity,
-        active=bool(differing),
-        baseline_per_step={name: baseline.get(name, 0.0) for name in shown},
-        candidate_per_step={name: candidate.get(name, 0.0) for name in shown},
+        active=all(claim.shown for claim in claims) if claims else bool(differing),
+        baseline_per_step={name: baseline.get(name, 0.0) for name in sorted(shown)},
+        candidate_per_step={name: candidate.get(name, 0.0) for name in sorted(shown)},
         baseline_pdl=by_role["A"][0].pdl,
         candidate_pdl=by_role["B"][0].pdl,
+        rule="fills" if by_fills else "declared" if claims else "kernels",
+        claims=claims,
+        differing=None if by_fills else len(differing),
     )
 
 
-def _fills_per_step(records: Sequence[TreatmentRecord]) -> Mapping[str, float]:
-    names = {name for record in records for name in record.per_step if FILLS.search(name)}
+def judge_evidence(treatment: TreatmentEvidence | None, *, declared_aa: bool) -> Invalid | None:
+    """The refusal of a run in which something else differs than what was declared."""
+    if treatment is None or declared_aa or not treatment.contradicted:
+        return None
+    return Invalid(reason="evidence_missing", detail=missing_text(treatment))
+
+
+def missing_text(treatment: TreatmentEvidence) -> str:
+    """Which declared evidence did not appear, and what was seen instead."""
+    missing = "; ".join(f"{claim.declared}: {claim.seen}" for claim in treatment.claims if not claim.shown)
+    baseline, candidate = treatment.baseline_per_step, treatment.candidate_per_step
+    changed = _differing(baseline, candidate)[:NAMES_TOLD]
+    told = ", ".join(f"{name} {baseline.get(name, 0):g} and {candidate.get(name, 0):g}" for name in changed)
+    instead = f"{treatment.differing} names differ per step, among them {told}" if told else "no counts per step differ"
+    return f"declared evidence did not appear ({missing}); seen instead: {instead}"
+
+
+def _per_step(records: Sequence[TreatmentRecord], *, fills_only: bool) -> PerStep:
+    names = {name for record in records for name in record.per_step if not fills_only or FILLS.search(name)}
     return {name: fmean(record.per_step.get(name, 0.0) for record in records) for name in names}
+
+
+def _differing(baseline: PerStep, candidate: PerStep) -> list[str]:
+    """Names whose counts differ, the largest difference first."""
+
+    def gap(name: str) -> float:
+        return abs(baseline.get(name, 0.0) - candidate.get(name, 0.0))
+
+    names = sorted(baseline.keys() | candidate.keys())
+    return sorted((name for name in names if gap(name) >= LEAST_DIFFERENCE_PER_STEP), key=gap, reverse=True)
+
+
+def _claim(one: Evidence, baseline: PerStep, candidate: PerStep, attested: Attested) -> Claim:
+    match one:
+        case FillsEvidence():
+            fills = [sum(n for name, n in arm.items() if FILLS.search(name)) for arm in (baseline, candidate)]
+            return _counted("fills per step differ", fills, "count")
+        case KernelEvidence():
+            counts = [sum(n for name, n in arm.items() if one.name in name) for arm in (baseline, candidate)]
+            return _counted(f"kernel {one.name!r} {_CHANGES[one.change]}", counts, one.change)
+        case AttributeEvidence():
+            said = [_attribute(attested.get(role), one) for role in ROLES]
+            return _said(f"{one.where} {one.name}", (one.baseline, one.candidate), said)
+        case VersionEvidence():
+            said = [_version(attested.get(role), one.package) for role in ROLES]
+            return _said(f"version of {one.package}", (one.baseline, one.candidate), said)
+
+
+_CHANGES = {"appears": "appears", "disappears": "disappears", "count": "changes its count"}
+
+
+def _counted(declared: str, counts: Sequence[float], change: str) -> Claim:
+    a, b = counts
+    ran_a, ran_b = a >= LEAST_DIFFERENCE_PER_STEP, b >= LEAST_DIFFERENCE_PER_STEP
+    shown = {
+        "appears": ran_b and not ran_a,
+        "disappears": ran_a and not ran_b,
+        "count": abs(a - b) >= LEAST_DIFFERENCE_PER_STEP,
+    }[change]
+    return Claim(declared=declared, seen=f"{a:g} per step in the baseline, {b:g} in the candidate", shown=shown)
+
+
+def _said(what: str, wanted: tuple[str | None, str | None], said: Sequence[str | None]) -> Claim:
+    """A value that both engines must say, each its own; one that is not recorded shows nothing."""
+    a, b = said
+    matches = all(asked is None or asked == seen for asked, seen in zip(wanted, said, strict=True))
+    arms = zip(("baseline", "candidate"), wanted, strict=True)
+    asked = " and ".join(f"{arm} {value!r}" for arm, value in arms if value)
+    return Claim(
+        declared=f"{what}{': ' + asked if asked else ' differs'}",
+        seen=f"{_value(a)} in the baseline, {_value(b)} in the candidate",
+        shown=matches and a is not None and b is not None and a != b,
+    )
+
+
+def _value(said: str | None) -> str:
+    return "not recorded" if said is None else repr(said)
+
+
+def _attribute(launch: LaunchRecord | None, one: AttributeEvidence) -> str | None:
+    if launch is None:
+        return None
+    found: JsonValue = dict(launch.server_info if one.where == "server_info" else launch.attestation)
+    for step in one.name.split("."):
+        if not isinstance(found, dict) or step not in found:
+            return None
+        found = found[step]
+    return str(found)
+
+
+def _version(launch: LaunchRecord | None, package: str) -> str | None:
+    """From the full list of packages; before there was one, from the few versions that were attested."""
+    for place in ("packages", "versions"):
+        listed = launch.attestation.get(place) if launch else None
+        if isinstance(listed, dict) and listed.get(package) is not None:
+            return str(listed[package])
+    return None

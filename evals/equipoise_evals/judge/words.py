@@ -7,6 +7,7 @@ is what a decode step takes on the device; the period is what passes from step t
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from equipoise_evals.judge.latency import CLOCK_NAMES
 from equipoise_evals.model import (
     LOOKS,
     AccuracyInconclusive,
@@ -29,10 +30,12 @@ from equipoise_evals.model import (
     Neutral,
     NonInferior,
     Overall,
+    Phase,
     Regression,
     Ship,
     Size,
     TreatmentInactive,
+    TreatmentRule,
 )
 
 _SIZES: dict[Size, str] = {
@@ -48,7 +51,7 @@ _DECIDED: dict[DecidedAccuracy, str] = {
 AA_DECLARED = "Both arms are meant to be equal (declared A/A). "
 _CAUSES: dict[Cause, str] = {
     "regression": "it answers fewer questions rightly",
-    "slower": "it decodes slower than the margin allows",
+    "slower": "it {verb} slower than the margin allows",
     "output_shift": "its answers differ from the baseline's more than the baseline's differ from themselves",
 }
 _MENDS: dict[InvalidReason, str] = {
@@ -60,7 +63,18 @@ _MENDS: dict[InvalidReason, str] = {
     "sampling_differs": "Let nothing between Equipoise and the engines change a request's parameters, and run again.",
     "cache_differs": "Switch the prefix cache off in both arms (--disable-radix-cache), and run again.",
     "prompt_differs": "Give both arms the same model with the same tokenizer and chat template, and run again.",
+    "evidence_missing": "Check that each engine runs the build and the flags that were meant, or declare what does "
+    "change, and run again.",
     "no_measurement": "Look into the engines' logs for what kept the steps from being measured, and run again.",
+}
+
+
+_VERBS: dict[Phase, str] = {"decode": "decodes", "prefill": "prefills"}
+_GERUNDS: dict[Phase, str] = {"decode": "decoding", "prefill": "prefilling"}
+_SAME: dict[TreatmentRule, str] = {
+    "fills": "the same fills and allocations per decode step",
+    "declared": "the same kernels, and nothing that was declared to differ does",
+    "kernels": "the same kernels, equally often in every step",
 }
 
 
@@ -73,16 +87,24 @@ class Words(NamedTuple):
 
 
 def words(
-    overall: Overall, latency: LatencyVerdict | None, accuracy: AccuracyVerdict | None, *, declared_aa: bool = False
+    overall: Overall,
+    latency: LatencyVerdict | None,
+    accuracy: AccuracyVerdict | None,
+    *,
+    declared_aa: bool = False,
+    rule: TreatmentRule = "fills",
 ) -> Words:
-    """The sentences for a verdict; ``declared_aa`` says that both arms are meant to be equal."""
+    """The sentences for a verdict.
+
+    ``declared_aa`` says that both arms are meant to be equal, ``rule`` what was compared to see whether they are.
+    """
     parts = [part for part in (latency_sentence(latency), accuracy_sentence(accuracy)) if part]
     if len(parts) == 1:
         parts.append(f"{'speed' if latency is None else 'accuracy'} was not measured")
     if isinstance(accuracy, Regression):
         parts.reverse()  # What blocks is said first.
     return Words(
-        headline=f"{AA_DECLARED if declared_aa else ''}{_headline(overall, parts)}",
+        headline=f"{AA_DECLARED if declared_aa else ''}{_headline(overall, parts, rule)}",
         how_sure=_how_sure(overall, latency, accuracy),
         what_to_do=_what_to_do(overall, latency, accuracy),
     )
@@ -92,30 +114,29 @@ def latency_sentence(verdict: LatencyVerdict | None) -> str:
     """One clause on latency; empty if it was not measured."""
     if verdict is None:
         return ""
-    busy, period = verdict.evidence.busy, verdict.evidence.period
-    where = f"at batch {busy.batch}"
+    evidence, phase = verdict.evidence, verdict.evidence.phase
+    busy = evidence.busy
+    where, clocks = f"at batch {busy.batch}", _both_clocks(evidence)
     match verdict:
         case Faster():
             probably = "probably more" if busy.effect < -verdict.evidence.margin else "probably less"
             by = _SIZES[verdict.size].format(margin=f"{verdict.evidence.margin:.2%}", probably=probably)
-            return f"the candidate decodes faster {where}, {by} ({_both_clocks(busy, period)})"
+            return f"the candidate {_VERBS[phase]} faster {where}, {by} ({clocks})"
         case Equivalent(measurably_slower=True):
             return (
                 f"the candidate is measurably slower {where}, by less than the margin of {verdict.evidence.margin:.2%} "
-                f"({_both_clocks(busy, period)})"
+                f"({clocks})"
             )
         case Equivalent():
             return (
-                f"decoding {where} is equally fast within the margin of {verdict.evidence.margin:.2%} "
-                f"({_both_clocks(busy, period)})"
+                f"{_GERUNDS[phase]} {where} is equally fast within the margin of {verdict.evidence.margin:.2%} "
+                f"({clocks})"
             )
         case LatencyInconclusive():
-            return f"decode speed {where} is not decided ({verdict.why})"
+            return f"{phase} speed {where} is not decided ({verdict.why})"
         case _:
-            return (
-                f"the candidate decodes slower {where}, by more than the margin of {verdict.evidence.margin:.2%} "
-                f"({_both_clocks(busy, period)})"
-            )
+            margin = f"the margin of {evidence.margin:.2%}"
+            return f"the candidate {_VERBS[phase]} slower {where}, by more than {margin} ({clocks})"
 
 
 def accuracy_sentence(verdict: AccuracyVerdict | None) -> str:
@@ -137,12 +158,11 @@ def accuracy_sentence(verdict: AccuracyVerdict | None) -> str:
             return f"accuracy is not decided ({difference}; {verdict.why})"
 
 
-def _headline(overall: Overall, parts: list[str]) -> str:
+def _headline(overall: Overall, parts: list[str], rule: TreatmentRule) -> str:
     match overall:
         case TreatmentInactive():
             return (
-                "Both arms ran the same fills and allocations per decode step: the change under test was not active, "
-                "so this run says nothing about it."
+                f"Both arms ran {_SAME[rule]}: the change under test was not active, so this run says nothing about it."
             )
         case Invalid():
             return f"The run cannot be judged: {overall.detail}."
@@ -167,12 +187,13 @@ def how_sure_of_latency(evidence: LatencyEvidence) -> str:
     if evidence.clock == "client":
         return _how_sure_of_client(evidence.client or evidence.period)
     busy, period = evidence.busy, evidence.period
+    busy_name, period_name = CLOCK_NAMES[evidence.phase]
     pairs = f"{busy.pairs} launch pair{'s' * (busy.pairs != 1)}"
     if busy.pairs == 2:
         pairs += ", which bound little"
     if busy.interval is None or period.interval is None:
-        return f"busy time has no interval yet ({pairs})"
-    changes = f"busy time changes by {_limits(busy.interval)} and the period by {_limits(period.interval)}"
+        return f"{busy_name} has no interval yet ({pairs})"
+    changes = f"{busy_name} changes by {_limits(busy.interval)} and {period_name} by {_limits(period.interval)}"
     return f"with {busy.interval.level:.1%} confidence {changes} ({pairs})"
 
 
@@ -213,7 +234,9 @@ def _what_to_do(overall: Overall, latency: LatencyVerdict | None, accuracy: Accu
                 "speed speaks for it."
             )
         case Block():
-            return f"Do not ship the candidate: {'; '.join(_CAUSES[cause] for cause in overall.causes)}."
+            verb = _VERBS[latency.evidence.phase if latency else "decode"]
+            causes = "; ".join(_CAUSES[cause].format(verb=verb) for cause in overall.causes)
+            return f"Do not ship the candidate: {causes}."
         case Inconclusive():
             return _how_to_decide(overall, latency, accuracy)
         case TreatmentInactive():
@@ -280,8 +303,10 @@ def _how_much(latency: LatencyVerdict | None) -> str:
     return f", if only by {-100 * interval.high:.2f} to {-100 * interval.low:.2f} %"
 
 
-def _both_clocks(busy: LatencyContrast, period: LatencyContrast) -> str:
-    return f"{_percent(busy.effect)} busy time, {_percent(period.effect)} period"
+def _both_clocks(evidence: LatencyEvidence) -> str:
+    names = (name.removeprefix("the ") for name in CLOCK_NAMES[evidence.phase])
+    effects = (_percent(evidence.busy.effect), _percent(evidence.period.effect))
+    return ", ".join(f"{effect} {name}" for effect, name in zip(effects, names, strict=True))
 
 
 def _sentence(clauses: Iterable[str]) -> str:

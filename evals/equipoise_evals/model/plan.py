@@ -6,12 +6,15 @@ from pydantic import Field, model_validator
 
 from equipoise_evals.model.arms import ArmPair
 from equipoise_evals.model.base import Frozen
+from equipoise_evals.model.evidence import BY_FILLS, Evidence
 
 Part = Literal["latency", "accuracy"]
 Prompting = Literal["completion", "chat"]
 """Whether a question is a text to go on with, or a user's turn that the model's chat template wraps."""
 Layout = Literal["co_resident", "alternating", "crossover"]
 EngineMetric = Literal["busy", "period"]
+Phase = Literal["decode", "prefill"]
+"""What blocks time: decode steps, or prefills of whole prompts."""
 
 
 class ModelRef(Frozen):
@@ -91,8 +94,30 @@ class AccuracyPlan(Frozen):
         return (*(look for look in PASS_LOOKS if look < self.passes_max), self.passes_max)
 
 
+class Slo(Frozen):
+    """A service-level objective of one request; what is not given is not asked of it.
+
+    Attributes:
+        ttft_ms: Longest time to the first token.
+        tpot_ms: Longest mean time per output token after it.
+    """
+
+    ttft_ms: float | None = Field(default=None, gt=0)
+    tpot_ms: float | None = Field(default=None, gt=0)
+
+    @model_validator(mode="after")
+    def _asks_for_something(self) -> Self:
+        if self.ttft_ms is None and self.tpot_ms is None:
+            raise ValueError("an SLO needs ttft_ms, tpot_ms or both")
+        return self
+
+
 class LatencyPlan(Frozen):
-    """The latency half: ABBA / BAAB quads of decode blocks at each batch size.
+    """The latency half: ABBA / BAAB quads of blocks at each batch size.
+
+    A prefill block is a row of requests for one token, one after another: its steps are whole prefills of a batch of
+    prompts of ``prompt_tokens`` tokens each, ``busy_us`` is what they took in the engine and ``period_us`` the time to
+    first token at the client, a mean over the batch.
 
     Attributes:
         batch_sizes: Requests decoded together, each timed in its own blocks.
@@ -102,6 +127,8 @@ class LatencyPlan(Frozen):
         steps_per_block: Decode steps of one block, warm-up steps included.
         warmup_steps: Steps at the head of each block left out of its mean.
         margin: Relative margin m of ``equivalent`` and ``slower``; 0.005 is 0.5 %.
+        phase: What a block times; ``steps_per_block`` counts decode steps or prefills.
+        slo: Objective whose share of requests is shown beside the times; None shows none.
     """
 
     batch_sizes: tuple[int, ...] = Field(min_length=1)
@@ -111,6 +138,8 @@ class LatencyPlan(Frozen):
     steps_per_block: int = Field(ge=8)
     warmup_steps: int = Field(ge=1)
     margin: float = Field(gt=0, lt=1)
+    phase: Phase = Field(default="decode", exclude_if=lambda phase: phase == "decode")
+    slo: Slo | None = Field(default=None, exclude_if=lambda slo: slo is None)
 
     @model_validator(mode="after")
     def _primary_is_timed(self) -> Self:
@@ -160,7 +189,9 @@ class Plan(Frozen):
     ``looks`` are the numbers of finished launch pairs after which the verdict may stop the run; error rates are
     spent over exactly these. ``history``, by metric, is fixed before anything runs; empty means that each comparison
     estimates its launch variance alone. ``stress`` puts each engine under stress before every pass but the first, so
-    that comparing an arm's passes with each other shows whether its answers changed.
+    that comparing an arm's passes with each other shows whether its answers changed. ``evidence`` is what must be seen
+    before the arms count as different; empty asks for any difference between their traces. Fields that say what every
+    plan said before they existed are left out of its JSON, so that the same plan keeps its bytes.
     """
 
     schema_version: Literal[1] = 1
@@ -177,6 +208,7 @@ class Plan(Frozen):
     latency: LatencyPlan | None
     history: dict[EngineMetric, LaunchHistory] = Field(default_factory=dict)
     stress: bool = False
+    evidence: tuple[Evidence, ...] = Field(default=BY_FILLS, exclude_if=lambda declared: declared == BY_FILLS)
 
     @property
     def parts(self) -> tuple[Part, ...]:

@@ -10,10 +10,12 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from equipoise_evals.model.base import Frozen
+from equipoise_evals.model.plan import Phase, Slo
 from equipoise_evals.model.records import Clock, PdlLinks
 
 Metric = Literal["busy", "period", "client_tpot"]
 DecidedAccuracy = Literal["regression", "improved", "non_inferior"]
+TreatmentRule = Literal["fills", "declared", "kernels"]
 
 
 class Interval(Frozen):
@@ -82,6 +84,31 @@ class TwoLevelEvidence(Frozen):
     candidate_share: float = Field(ge=0, le=1)
 
 
+class Goodput(Frozen):
+    """Requests that met the plan's objective at the primary batch: shown beside the times, deciding nothing.
+
+    Attributes:
+        slo: The objective.
+        pairs: Launch pairs, of each of which an arm's share is one number.
+        baseline_share: Share of the baseline's requests that met it, mean over the pairs.
+        candidate_share: The same for the candidate.
+        baseline_per_s: Requests that met it per second of a batch's decoding, mean over the pairs.
+        candidate_per_s: The same for the candidate.
+        difference_pp: Candidate's share minus the baseline's, percentage points.
+        interval_pp: 95 % t interval of the difference over launch pairs; None below two pairs, or where all agree.
+    """
+
+    slo: Slo
+    batch: int = Field(ge=1)
+    pairs: int = Field(ge=1)
+    baseline_share: float = Field(ge=0, le=1)
+    candidate_share: float = Field(ge=0, le=1)
+    baseline_per_s: float = Field(ge=0)
+    candidate_per_s: float = Field(ge=0)
+    difference_pp: float
+    interval_pp: Interval | None
+
+
 class LatencyEvidence(Frozen):
     """What the latency word rests on: the primary batch by the engine's clock, and everything shown beside it.
 
@@ -96,6 +123,9 @@ class LatencyEvidence(Frozen):
         notes: What a reader must know before believing the number, one sentence each.
         clock: Whose clock decides; by the client's, of engines that ran already, ``busy`` and ``period`` are both the
             time from token to token as it arrived, ``secondary`` is the client's time too, and no word is reached.
+        phase: What was timed. In prefill blocks ``busy`` is the time of a whole prefill in the engine, ``period`` the
+            time to first token at the client, and ``client`` is None.
+        goodput: Share of requests that met the plan's objective; None without one, or without client times.
     """
 
     margin: float = Field(gt=0)
@@ -107,6 +137,8 @@ class LatencyEvidence(Frozen):
     two_level: TwoLevelEvidence | None = None
     notes: tuple[str, ...] = ()
     clock: Clock = "engine"
+    phase: Phase = "decode"
+    goodput: Goodput | None = None
 
 
 Size = Literal["material", "small", "unclear"]
@@ -305,10 +337,24 @@ AccuracyVerdict = Annotated[
 ]
 
 
+class Claim(Frozen):
+    """One piece of declared evidence, and what was seen."""
+
+    declared: str
+    seen: str
+    shown: bool
+
+
 class TreatmentEvidence(Frozen):
-    """Whether the arms really ran different code: counts per decode step of every kernel or operator that differs.
+    """Whether the arms really ran different code: counts per step of kernels or operators that differ.
 
     ``baseline_pdl`` and ``candidate_pdl`` say whether fills stand between PDL-linked kernels; None if not recorded.
+
+    Attributes:
+        rule: What made the arms count as different or not: their fills alone, declared evidence, or their whole traces.
+        claims: The declared evidence; empty by the other rules.
+        differing: Names that the arms run differently often, of those that the rule looks at; the counts show the
+            largest differences. None where it was not recorded.
     """
 
     activity: Literal["CPU", "GPU"]
@@ -317,6 +363,14 @@ class TreatmentEvidence(Frozen):
     candidate_per_step: dict[str, float]
     baseline_pdl: PdlLinks | None = None
     candidate_pdl: PdlLinks | None = None
+    rule: TreatmentRule = "fills"
+    claims: tuple[Claim, ...] = ()
+    differing: int | None = None
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether something differs, and not what was declared."""
+        return not self.active and bool(self.claims) and (bool(self.differing) or any(c.shown for c in self.claims))
 
 
 class Ship(Frozen):
@@ -356,7 +410,7 @@ class TreatmentInactive(Frozen):
 
 InvalidReason = Literal[
     "missing_answers", "clock_gap", "disturbed", "attestation", "no_measurement",
-    "device_differs", "sampling_differs", "cache_differs", "prompt_differs",
+    "device_differs", "sampling_differs", "cache_differs", "prompt_differs", "evidence_missing",
 ]  # fmt: skip
 
 

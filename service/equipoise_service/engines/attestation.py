@@ -13,6 +13,8 @@ from equipoise_evals.model import ArmSpec, ModelRef, ScratchPolicy
 from equipoise_service.engines.wire import JsonObject
 
 KEY = "equipoise"
+PACKAGES = "packages"
+"""Of the plugin's record: every package in the engine's environment with its version."""
 
 POLICIES: Mapping[ScratchPolicy, str | None] = {
     "baseline": "PerCallScratch",

@@ -201,6 +201,30 @@ class EngineClient:
             raise RequestFailed(f"a stream gave no timing: {reason}") from reason
         return Streamed(timings, tuple(map(tuple, chunks)))
 
+    async def first_tokens_us(self, prompts: Sequence[Sequence[int]]) -> tuple[float, ...]:
+        """Prefill all ``prompts`` together, and the time to first token of each in microseconds.
+
+        Each gets one token, which comes out of its prefill.
+
+        Raises:
+            EngineUnreachable: The connection failed.
+            RequestFailed: The stream broke off, reported an error, or a prompt got no token.
+        """
+        sampling = SamplingPlan(max_new_tokens=1, stop=(), ignore_eos=True, temperature=0.0)
+        body: JsonObject = {
+            "input_ids": [list(prompt) for prompt in prompts],
+            "sampling_params": sampling_params(sampling),
+            "stream": True,
+        }
+        arrived_s: dict[int, float] = {}
+        started_s = self._clock()
+        async for index, chunk in self._stream(body, len(prompts)):
+            if chunk.total_tokens:
+                arrived_s.setdefault(index, chunk.arrived_s)
+        if len(arrived_s) < len(prompts):
+            raise RequestFailed(f"{len(arrived_s)} of {len(prompts)} prompts got a first token")
+        return tuple((arrived_s[index] - started_s) * 1e6 for index in range(len(prompts)))
+
     async def stream_one(self, prompt: Sequence[int], new_tokens: int, abort_after: int | None) -> str:
         """Decode one prompt to its end, and ask the engine to abort it once ``abort_after`` tokens have come.
 

@@ -8,13 +8,14 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import Any, TypeVar
 
 import numpy as np
 from pydantic import JsonValue
 
 from equipoise_evals.decode.stress import StressPhase, stress_profile
-from equipoise_evals.model import ArmSpec, ModelRef, Role, SamplingPlan
+from equipoise_evals.model import ArmSpec, ModelRef, Phase, Role, SamplingPlan
 from equipoise_evals.model.records import (
     LaunchRecord,
     PromptProbe,
@@ -25,14 +26,21 @@ from equipoise_evals.model.records import (
 )
 from equipoise_evals.ports import Asked, Decoded, EngineFault, Generation, RequestFailed
 from equipoise_service.engines import logs, stress, trace
-from equipoise_service.engines.attestation import AttestationError, Expected, attested, clock_cost, reported
+from equipoise_service.engines.attestation import (
+    PACKAGES,
+    AttestationError,
+    Expected,
+    attested,
+    clock_cost,
+    reported,
+)
 from equipoise_service.engines.backends import value_of
 from equipoise_service.engines.client import EngineClient, EngineUnreachable
 from equipoise_service.engines.cpu_load import CpuLoad
 from equipoise_service.engines.environment import Device, EngineCommand, Start
 from equipoise_service.engines.limits import Limits
 from equipoise_service.engines.process import ProcessTree
-from equipoise_service.engines.steplog import StepLog, StepLogError, full_batch, rows_of
+from equipoise_service.engines.steplog import StepLog, StepLogError, full_batch, prefills, rows_of
 from equipoise_service.engines.streaming import token_by_token
 from equipoise_service.engines.telemetry import Telemetry
 from equipoise_service.engines.wire import JsonObject
@@ -48,6 +56,8 @@ OBSERVERS: dict[Device, Callable[[], Telemetry | CpuLoad]] = {"cuda": Telemetry,
 """Who watches a device while a block decodes; nobody a simulated one."""
 SPARE_STEPS = 4
 """Steps beyond those asked for, should a sequence join the batch a step late."""
+PREFILL_SEEDS = 100_000
+"""Seeds of one block's prefills; blocks of other seeds share none of their prompts."""
 TRACE_PROMPT_TOKENS = 16
 TRACE_SEED = 1
 PROFILE_LEAD_TOKENS = 3
@@ -107,6 +117,8 @@ class SGLangEngine:
     async def attest(self) -> LaunchRecord:
         """What the engine proves to be; raises ``EngineFault`` in stage ``attest`` if that is not what was started."""
         record, server_info = await self._attested("attest")
+        if self.launch.pair > 1:
+            record.pop(PACKAGES, None)  # Once is enough: their digest stays and tells whether they are the same.
         seen = reported(server_info)
         if self.launch.pinned_cpu is not None:
             seen["pinned_cpu"] = self.launch.pinned_cpu
@@ -164,16 +176,37 @@ class SGLangEngine:
         except StepLogError as short:
             raise self.fault("decode", str(short)) from short
 
-    async def count_kernels(self, batch: int, steps: int) -> TreatmentRecord:
-        """Trace decode steps of a batch and count what ran in each."""
+    async def prefill(self, batch: int, prompt_tokens: int, steps: int, seed: int) -> Decoded:
+        """Prefill a batch so many times; the step clock has the engine's time, the stream the first tokens."""
+        await self._whole("decode", self.client.server_info())  # flushes what came before this block
+        begin = self._log_position("decode")
+        ttft_us, telemetry, disturbed = await self._observed(self._prefilled(batch, prompt_tokens, steps, seed))
+        telemetry |= clock_cost(await self._whole("decode", self.client.server_info()))
+        try:
+            columns = prefills(self._steps.since(begin), batch, prompt_tokens, ttft_us)
+        except StepLogError as short:
+            raise self.fault("decode", str(short)) from short
+        return Decoded(steps=columns, client=(), telemetry=telemetry, disturbed=disturbed)
+
+    async def _prefilled(self, batch: int, prompt_tokens: int, steps: int, seed: int) -> list[float]:
+        """Mean time to first token of each prefill, every one of other prompts so that no cache knows them."""
+        means = []
+        for step in range(steps):
+            prompts = random_prompts(batch, prompt_tokens, PREFILL_SEEDS * seed + step)
+            means.append(fmean(await self._whole("decode", self.client.first_tokens_us(prompts))))
+        return means
+
+    async def count_kernels(self, batch: int, steps: int, phase: Phase = "decode") -> TreatmentRecord:
+        """Trace decode steps or prefills of a batch and count what ran in each."""
         activity: trace.Activity = "GPU" if self.launch.device == "cuda" else "CPU"
         self._traces += 1
         folder = self.launch.start.files.traces / f"{self._traces:03d}"
         folder.mkdir(parents=True)
         prompts = random_prompts(batch, TRACE_PROMPT_TOKENS, TRACE_SEED)
-        await self._whole("treatment", self._traced(prompts, steps, activity, folder))
+        run = self._traced_prefills if phase == "prefill" else self._traced
+        await self._whole("treatment", run(prompts, steps, activity, folder))
         try:
-            counts = await self._whole("treatment", self._counted(prompts, steps, activity, folder))
+            counts = await self._whole("treatment", self._counted(prompts, steps, activity, folder, phase))
         except trace.TraceError as broken:
             raise self.fault("treatment", str(broken)) from broken
         return TreatmentRecord(
@@ -256,16 +289,29 @@ class SGLangEngine:
             stream.cancel()
             await asyncio.gather(begun, stream, return_exceptions=True)
 
-    async def _counted(self, prompts: Prompts, steps: int, activity: trace.Activity, folder: Path) -> trace.Counts:
+    async def _traced_prefills(self, prompts: Prompts, steps: int, activity: trace.Activity, folder: Path) -> None:
+        """Order a trace of an idle engine, then have it prefill and do nothing else."""
+        await self.client.start_profile(str(folder), steps, activity)
+        for _ in range(steps):
+            await self.client.first_tokens_us(prompts)
+
+    async def _counted(
+        self, prompts: Prompts, steps: int, activity: trace.Activity, folder: Path, phase: Phase
+    ) -> trace.Counts:
         """Count the trace once it is written; where an engine ran out of steps before it had its own, run some more."""
         counting = asyncio.ensure_future(
-            trace.count_when_written(folder, activity, steps, limit_s=self._limits.trace_s)
+            trace.count_when_written(folder, activity, steps, limit_s=self._limits.trace_s, phase=phase)
         )
         try:
             while not counting.done():
                 await asyncio.wait({counting}, timeout=TRACE_PATIENCE_S)
                 if not counting.done() and not any(folder.iterdir()):
-                    await self.client.stream_batch(prompts, 1 + steps + SPARE_STEPS)
+                    more = 1 + steps + SPARE_STEPS
+                    await (
+                        self.client.first_tokens_us(prompts)
+                        if phase == "prefill"
+                        else self.client.stream_batch(prompts, more)
+                    )
             return counting.result()
         finally:
             counting.cancel()

@@ -4,7 +4,7 @@ The file is the engine's; it is only read here, and only up to the last complete
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from equipoise_evals.model import StepColumns
@@ -61,6 +61,56 @@ def rows_of(steps: int, environment: Mapping[str, str]) -> int:
     return sum(always or step % every == 0 for step, always in enumerate(dense))
 
 
+Row = Sequence[float | None]
+PREFILL = -1
+"""The ``graph_batch`` of a row that is a prefill and no decode step; its ``context_tokens`` are those prefilled."""
+
+
+def prefills(rows: Sequence[Row], batch: int, prompt_tokens: int, ttft_us: Sequence[float]) -> StepColumns:
+    """One step per whole prefill of a batch, which the engine may have run in several chunks.
+
+    Args:
+        rows: What the log holds of the block.
+        batch: Prompts prefilled together.
+        prompt_tokens: Tokens of each.
+        ttft_us: Time to first token of each prefill at the client, a mean over the batch.
+
+    Raises:
+        StepLogError: The chunks in the log do not add up to these prefills.
+    """
+    whole = batch * prompt_tokens
+    begun_ns: list[int] = []
+    busy_us: list[float] = []
+    left = 0.0
+    for start_ns, graph_batch, _, tokens, busy, _ in rows:
+        if graph_batch != PREFILL:
+            continue
+        if start_ns is None or tokens is None or busy is None:
+            raise StepLogError("a prefill in the step log has no start, tokens or busy time")
+        if left <= 0:
+            begun_ns.append(int(start_ns))
+            busy_us.append(0.0)
+            left = whole
+        busy_us[-1] += busy
+        left -= tokens
+        if left < 0:
+            raise StepLogError(f"the engine prefilled {whole - left:g} tokens where {whole} were asked for")
+    if left > 0 or len(busy_us) != len(ttft_us):
+        raise StepLogError(
+            f"the step log holds {len(busy_us) - (left > 0)} whole prefills of {whole} tokens, and {len(ttft_us)} were "
+            "asked for: prefills out of a cache or in graphs are not seen by the step clock"
+        )
+    count = len(busy_us)
+    return StepColumns(
+        monotonic_ns=tuple(begun_ns),
+        graph_batch=(0,) * count,
+        real_batch=(batch,) * count,
+        context_tokens=(whole,) * count,
+        busy_us=tuple(busy_us),
+        period_us=tuple(ttft_us),
+    )
+
+
 def full_batch(rows: list[list[float | None]], batch: int, wanted: int) -> StepColumns:
     """The first ``wanted`` rows of steps that decoded the whole batch.
 
@@ -72,6 +122,7 @@ def full_batch(rows: list[list[float | None]], batch: int, wanted: int) -> StepC
     Raises:
         StepLogError: Fewer were seen, since requests did not run together or one ended early; or one has no busy time.
     """
+    rows = [row for row in rows if row[1] != PREFILL]
     full = [row for row in rows if row[2] == batch]
     if len(full) < wanted:
         seen = sorted({row[2] for row in rows if row[2] is not None})

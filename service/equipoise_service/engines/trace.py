@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 
 import ijson
 
-from equipoise_evals.model import PdlLinks
+from equipoise_evals.model import PdlLinks, Phase
 from equipoise_service.engines import pdl
 
 Activity = Literal["CPU", "GPU"]
@@ -27,8 +27,11 @@ CATEGORIES: dict[Activity, frozenset[str]] = {
     "CPU": frozenset({"cpu_op"}),
     "GPU": frozenset({"kernel", "gpu_memset", "gpu_memcpy"}),
 }
-DECODE_STEP = re.compile(r"^step\[DECODE\b")
-"""SGLang's span around one forward pass; there when CPU activity was recorded."""
+STEPS: dict[Phase, re.Pattern[str]] = {
+    "decode": re.compile(r"^step\[DECODE\b"),
+    "prefill": re.compile(r"^step\[EXTEND\b"),
+}
+"""SGLang's spans around one forward pass; there when CPU activity was recorded."""
 LEAST_KERNELS_OF_A_GRAPH = 8
 """A decode step has several kernels in every layer; a few under one id are no step."""
 SETTLE_S = 0.3
@@ -61,8 +64,8 @@ class _Span(NamedTuple):
     end: float
 
 
-def count(path: Path, activity: Activity, requested_steps: int) -> Counts:
-    """Occurrences per decode step, by name.
+def count(path: Path, activity: Activity, requested_steps: int, phase: Phase = "decode") -> Counts:
+    """Occurrences per decode step or prefill, by name.
 
     Each way takes two passes, since a trace is in no order and is not kept in memory:
 
@@ -81,14 +84,14 @@ def count(path: Path, activity: Activity, requested_steps: int) -> Counts:
     counted = (event for event in _events(path) if event.get("cat") in CATEGORIES[activity])
     steps = requested_steps
     if activity == "CPU":
-        spans = _decode_spans(path)
+        spans = _spans(path, STEPS[phase])
         steps = sum(map(len, spans.values()))
         counted = (event for event in counted if _inside(event, spans))
-    elif launches := _whole_graph_launches(path):
+    elif phase == "decode" and (launches := _whole_graph_launches(path)):
         steps = len(launches)
         counted = (event for event in counted if _correlation(event) in launches)
     if steps == 0:
-        raise TraceError(f"{path.name} holds no decode step")
+        raise TraceError(f"{path.name} holds no {phase} step")
     names: Counter[str] = Counter()
     marks: list[pdl.Mark] = []
     for event in counted:
@@ -96,12 +99,14 @@ def count(path: Path, activity: Activity, requested_steps: int) -> Counts:
         if activity == "GPU" and (mark := pdl.mark_of(event)):
             marks.append(mark)
     if not names:
-        raise TraceError(f"{path.name} holds no {activity} operator or kernel of a decode step")
+        raise TraceError(f"{path.name} holds no {activity} operator or kernel of a {phase} step")
     per_step = {name: number / steps for name, number in sorted(names.items())}
     return Counts(steps, per_step, pdl.links(marks, steps) if activity == "GPU" else None)
 
 
-async def count_when_written(folder: Path, activity: Activity, requested_steps: int, limit_s: float) -> Counts:
+async def count_when_written(
+    folder: Path, activity: Activity, requested_steps: int, limit_s: float, phase: Phase = "decode"
+) -> Counts:
     """Wait for the first rank's trace in ``folder`` and count it.
 
     Raises:
@@ -114,7 +119,7 @@ async def count_when_written(folder: Path, activity: Activity, requested_steps: 
         grown = found[0].stat().st_size if found else -1
         if found and grown == size > 0:
             try:
-                return await asyncio.to_thread(count, found[0], activity, requested_steps)
+                return await asyncio.to_thread(count, found[0], activity, requested_steps, phase)
             except TraceUnfinished:
                 pass  # written on; the next size tells
         size = grown
@@ -122,11 +127,11 @@ async def count_when_written(folder: Path, activity: Activity, requested_steps: 
     raise TraceError(f"no complete trace was written within {limit_s:g} s")
 
 
-def _decode_spans(path: Path) -> dict[tuple[Any, Any], list[_Span]]:
-    """Decode steps by process and thread, in order of time."""
+def _spans(path: Path, step: re.Pattern[str]) -> dict[tuple[Any, Any], list[_Span]]:
+    """Steps of one kind by process and thread, in order of time."""
     spans: dict[tuple[Any, Any], list[_Span]] = {}
     for event in _events(path):
-        if event.get("cat") == "user_annotation" and DECODE_STEP.match(str(event.get("name"))):
+        if event.get("cat") == "user_annotation" and step.match(str(event.get("name"))):
             span = _Span(event["ts"], event["ts"] + event["dur"])
             spans.setdefault((event["pid"], event["tid"]), []).append(span)
     return {thread: sorted(of_thread) for thread, of_thread in spans.items()}

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from equipoise_evals.model import (
     ArmSpec,
     LaunchRecord,
+    Phase,
     Plan,
     Role,
     SamplingPlan,
@@ -79,7 +80,14 @@ class FakeEngine:
         client = (ClientTiming(ttft_us=1000.0, tpot_us=speed + 50, output_tokens=steps),)
         return Decoded(steps=make.block_steps(batch, times), client=client)
 
-    async def count_kernels(self, batch: int, steps: int) -> TreatmentRecord:
+    async def prefill(self, batch: int, prompt_tokens: int, steps: int, seed: int) -> Decoded:
+        """Prefills that last 20 times as long as a decode step, and first tokens 500 us later."""
+        await self._hook(Call("prefill", self._role, self._pair))
+        speed = 19_600.0 if self._arm.scratch == "persistent" else 20_000.0
+        times = [speed * (1 + 0.0002 * ((seed + step) % 7)) for step in range(steps)]
+        return Decoded(steps=make.prefill_steps(batch, times), client=())
+
+    async def count_kernels(self, batch: int, steps: int, phase: Phase = "decode") -> TreatmentRecord:
         """Ninety fills a step, or none."""
         await self._hook(Call("count_kernels", self._role, self._pair))
         fills = 0.0 if self._arm.scratch == "persistent" else 90.0

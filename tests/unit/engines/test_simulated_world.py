@@ -15,7 +15,15 @@ from tests.fakes.world import World, interpolated
 
 
 def identity(arm: str = "baseline", role: Literal["A", "B"] = "A", pair: int = 1) -> Identity:
-    return Identity(arm=arm, launch_id="eq-x", step_log=Path("steps.jsonl"), role=role, pair=pair)
+    return Identity(
+        arm=arm,
+        launch_id="eq-x",
+        step_log=Path("steps.jsonl"),
+        sglang="0.5.23",
+        clocks_prefills=False,
+        role=role,
+        pair=pair,
+    )
 
 
 def busy(steps: int, who: Identity | None = None, **knobs: object) -> np.ndarray[Any, np.dtype[np.float64]]:

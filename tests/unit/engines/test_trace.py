@@ -79,7 +79,7 @@ class TestWhatIsCounted:
         assert count(path, "CPU", 99) == (2, {"in step": 1.0, "late in the file order": 0.5}, None)
 
     def test_gpu_traces_have_no_spans_and_are_counted_over_the_steps_asked_for(self, tmp_path: Path) -> None:
-        events = traces.events(Knobs(layers=2), "baseline", "GPU", [1, 1, 1, 1])
+        events = traces.events(Knobs(layers=2), "baseline", "GPU", [("DECODE", 1)] * 4)
         path = traces.write(tmp_path, "x", events)
 
         counts = count(path, "GPU", 4)
@@ -152,7 +152,9 @@ class TestUnfinishedFiles:
 def test_memory_does_not_grow_with_the_trace(tmp_path: Path) -> None:
     peaks = []
     for steps in (5, 30):
-        path = traces.write(tmp_path / str(steps), "x", traces.events(Knobs(), "baseline", "CPU", [1] * steps))
+        path = traces.write(
+            tmp_path / str(steps), "x", traces.events(Knobs(), "baseline", "CPU", [("DECODE", 1)] * steps)
+        )
         tracemalloc.start()
         count(path, "CPU", steps)
         peaks.append(tracemalloc.get_traced_memory()[1])

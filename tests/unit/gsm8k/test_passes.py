@@ -14,6 +14,7 @@ from equipoise_evals.model import (
     ArmSpec,
     Failed,
     LaunchRecord,
+    Phase,
     PromptProbe,
     Question,
     Role,
@@ -104,7 +105,10 @@ class ScriptedEngine:
     async def decode(self, batch: int, prompt_tokens: int, steps: int, seed: int) -> Decoded:
         raise AssertionError("a pass only generates")
 
-    async def count_kernels(self, batch: int, steps: int) -> TreatmentRecord:
+    async def prefill(self, batch: int, prompt_tokens: int, steps: int, seed: int) -> Decoded:
+        raise AssertionError("a pass only generates")
+
+    async def count_kernels(self, batch: int, steps: int, phase: Phase = "decode") -> TreatmentRecord:
         raise AssertionError("a pass only generates")
 
     async def stress(self, batch: int, seed: int) -> StressRecord:
