@@ -140,7 +140,8 @@ gpu-evidence: .venv/.ready ## Measure on this machine's GPU and keep raw records
 	@$(BIN)/python -m tests.gpu.evidence --models '$(MODELS)' $(STEP)
 
 .PHONY: schemas
-schemas: .venv/.ready ## Write the published JSON schemas of records, plan, verdict, report and difference, and the OpenAPI document
+schemas: .venv/.ready ## Write the published JSON schemas, the OpenAPI document and the page of preset fields
+	@$(BIN)/python -m equipoise_service.engines.presets.document docs/presets.md
 	@$(BIN)/python -m equipoise_service.schemas docs/schemas
 	@$(BIN)/python -m equipoise_service.api docs/schemas
 

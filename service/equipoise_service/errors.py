@@ -4,7 +4,8 @@
 
     EquipoiseError                     title, status, type (the last part of the problem's URI)
     ├── SettingsError              500  a variable of the environment holds something unusable (stops the process)
-    │   └── NoTokens               500  beyond the loopback nobody enters without a token (stops the process)
+    │   ├── NoTokens               500  beyond the loopback nobody enters without a token (stops the process)
+    │   └── PresetError            500  a preset file has a mistake; names file, line and reason (stops the process)
     ├── DataInUse                  500  another service holds the data folder (stops the process)
     ├── ServerError                500  the HTTP server did not start (stops the process)
     └── Refusal
@@ -110,6 +111,17 @@ class NoTokens(SettingsError):
             f"{host} can be reached from other machines, where every request needs a token, and there is none yet: "
             "make one with `equipoise token create NAME --scope admin`, or bind 127.0.0.1",
         )
+
+
+class PresetError(SettingsError):
+    """A preset file, or the folder of them, cannot be used; nothing was started."""
+
+    title = "Unusable preset"
+    type = "preset"
+
+    def __init__(self, file: Path, line: int | None, why: str) -> None:
+        self.file, self.line = file, line
+        super().__init__("EQUIPOISE_PRESETS", f"{file}{'' if line is None else f':{line}'}: {why}")
 
 
 class DataInUse(EquipoiseError):

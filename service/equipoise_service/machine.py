@@ -7,6 +7,8 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 import pynvml
@@ -21,7 +23,9 @@ from equipoise_service.engines.embedded import Converter
 from equipoise_service.engines.environment import Device
 from equipoise_service.engines.leftovers import Leftovers
 from equipoise_service.engines.models import ModelPlaces, resolve_model, simulated_model
+from equipoise_service.engines.presets import Preset, load_presets
 from equipoise_service.engines.provision import engine_environment_path, find_backends, plugin_path
+from equipoise_service.engines.registry import RegisteredEnvironment, registered_environments
 from equipoise_service.errors import NoEngine
 from equipoise_service.profiles import PROFILES, DeviceProfile
 from equipoise_service.settings import Settings
@@ -38,6 +42,7 @@ class Machine:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.device: Device = find_device() if settings.device == "auto" else settings.device
+        _ = self.presets  # A mistake in a preset stops the service at its start, not a request hours later.
         self.leftovers = Leftovers(settings.engine_logs.resolve())
 
     @property
@@ -63,7 +68,22 @@ class Machine:
             device=self.device,
             variables=settings.engine_variables,
         )
-        return {default.name: default}
+        registered = {one.name: replace(default, name=one.name, python=one.python) for one in self.registered()}
+        return registered | {default.name: default}
+
+    def registered(self) -> tuple[RegisteredEnvironment, ...]:
+        """Engine environments that an operator added, by `equipoise env add`."""
+        return registered_environments(self.settings.environments)
+
+    @cached_property
+    def presets(self) -> Mapping[str, Preset]:
+        """Presets by name.
+
+        Raises:
+            PresetError: A file of the operator's has a mistake.
+        """
+        settings = self.settings
+        return load_presets(settings.presets, settings.allow_flags, settings.allow_variables)
 
     def _interpreter_and_plugin(self) -> tuple[Path, Path | None]:
         """What the settings name, else our own interpreter for simulated engines, else what was built in the cache."""

@@ -8,7 +8,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from equipoise_evals.model import ArmSpec, Frozen, Part, Prompting, ScratchPolicy
+from equipoise_evals.model import ArmSpec, Evidence, Frozen, Part, Prompting, ScratchPolicy, Slo
 
 Batch = Annotated[int, Field(ge=1, le=65_536)]
 LARGEST_SEED = 2**31 - 1
@@ -78,6 +78,9 @@ class CompareRequest(Frozen):
         quads: ABBA quads per batch size in one launch pair; null takes the device profile's.
         priority: Comparisons of a higher priority are begun first, among equals the older one.
         stress: Whether each engine is put under stress before every pass but the first.
+        evidence: What must be seen before the arms count as different, in place of the preset's; an empty list asks for
+            any difference between their traces.
+        slo: Objective of one request whose share is shown beside the times.
     """
 
     model: str = Field(min_length=1, max_length=1_000, pattern=r"^[^\x00-\x1f\x7f]+$")
@@ -102,6 +105,9 @@ class CompareRequest(Frozen):
     quads: int | None = Field(default=None, ge=1, le=100)
     priority: int = Field(default=0, ge=-100, le=100)
     stress: bool = False
+    # Left out of the digest where they are not given, so that requests from before they existed keep theirs.
+    evidence: tuple[Evidence, ...] | None = Field(default=None, max_length=20, exclude_if=lambda given: given is None)
+    slo: Slo | None = Field(default=None, exclude_if=lambda given: given is None)
 
     @model_validator(mode="after")
     def _batches_fit(self) -> Self:

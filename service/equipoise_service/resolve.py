@@ -10,15 +10,24 @@ Merge order, the first that says something wins:
 Everything that can be refused is refused here, before any engine starts.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from pydantic import ValidationError
 
-from equipoise_evals.model import AccuracyPlan, ArmPair, ArmSpec, LatencyPlan, ModelRef, Plan, SamplingPlan, looks_up_to
+from equipoise_evals.model import (
+    AccuracyPlan,
+    ArmPair,
+    ArmSpec,
+    LatencyPlan,
+    ModelRef,
+    Phase,
+    Plan,
+    SamplingPlan,
+    looks_up_to,
+)
 from equipoise_service.access.addresses import address_fault, endpoint
 from equipoise_service.access.engine_options import REMOTE_CODE_FLAG, flag_faults, variable_faults
-from equipoise_service.engines import persistent_buffer
-from equipoise_service.engines.environment import Device
+from equipoise_service.engines.presets import Preset
 from equipoise_service.errors import (
     BackendUnsupported,
     BatchBeyondEngine,
@@ -33,9 +42,6 @@ from equipoise_service.questions import plan_questions
 from equipoise_service.requests import CompareRequest
 from equipoise_service.settings import Settings
 
-PRESETS: dict[str, Callable[[Device, Sequence[int]], ArmPair]] = {"persistent-buffer": persistent_buffer}
-"""By name: from the device and the batch sizes to a pair of arms."""
-
 
 def resolve(request: CompareRequest, machine: Machine) -> Plan:
     """The plan of a request; what is cheap to refuse is refused first, a model is fetched last.
@@ -44,8 +50,10 @@ def resolve(request: CompareRequest, machine: Machine) -> Plan:
         Refusal: It cannot be run; the class says why.
     """
     require_allowed(request, machine.settings)
+    preset = preset_of(request, machine)
+    request = with_defaults(request, preset)
     arms = attached_arms(request, machine) if request.attached else resolve_arms(request, machine)
-    latency = resolve_latency(request, machine)
+    latency = resolve_latency(request, machine, preset.phase)
     if latency is not None:
         for arm in (arms.baseline, arms.candidate):
             require_batches_fit(arm, latency)
@@ -64,7 +72,47 @@ def resolve(request: CompareRequest, machine: Machine) -> Plan:
         accuracy=accuracy,
         latency=latency,
         stress=request.stress,
+        evidence=preset.evidence if request.evidence is None else request.evidence,
     )
+
+
+def preset_of(request: CompareRequest, machine: Machine) -> Preset:
+    """The preset that a request names; the name is looked up among those loaded, and never becomes a path.
+
+    Raises:
+        UnknownPreset: There is none of this name.
+        RequestInvalid: It leaves something open that the request does not give.
+    """
+    preset = machine.presets.get(request.preset)
+    if preset is None:
+        raise UnknownPreset(request.preset, sorted(machine.presets))
+    faults = [
+        FieldError(f"/{asked.replace('.', '/')}", f"the preset {preset.name} leaves this open: {_hint(asked, machine)}")
+        for asked in preset.asks
+        if not request.attached and not _given(request, asked)
+    ]
+    if request.attached and preset.phase == "prefill":
+        faults.append(FieldError("/preset", "prefill is timed by the engine's own clock, which engines that ran lack"))
+    if faults:
+        raise RequestInvalid(faults)
+    return preset
+
+
+def _given(request: CompareRequest, asked: str) -> bool:
+    arm, field = asked.split(".")
+    changes = request.baseline if arm == "baseline" else request.candidate
+    return changes is not None and bool(getattr(changes, field))
+
+
+def _hint(asked: str, machine: Machine) -> str:
+    if asked.endswith(".engine"):
+        return f"name an engine environment, of {', '.join(sorted(machine.environments()))}"
+    return "say what this arm gets"
+
+
+def with_defaults(request: CompareRequest, preset: Preset) -> CompareRequest:
+    """The request with the preset's values of fields that it did not give."""
+    return request.model_copy(update=preset.defaults_beside(frozenset(request.model_fields_set)))
 
 
 def require_allowed(request: CompareRequest, settings: Settings) -> None:
@@ -93,9 +141,7 @@ def with_remote_code(arms: ArmPair) -> ArmPair:
 
 def resolve_arms(request: CompareRequest, machine: Machine) -> ArmPair:
     """The preset's arms with the request's changes, each asking for an engine environment that there is."""
-    if request.preset not in PRESETS:
-        raise UnknownPreset(request.preset, sorted(PRESETS))
-    preset = PRESETS[request.preset](machine.device, request.batch_sizes)
+    preset = machine.presets[request.preset].arms(machine.device, request.batch_sizes)
     environments = machine.environments()
     baseline = request.baseline.applied_to(preset.baseline) if request.baseline else preset.baseline
     candidate = request.candidate.applied_to(preset.candidate) if request.candidate else preset.candidate
@@ -113,9 +159,7 @@ def attached_arms(request: CompareRequest, machine: Machine) -> ArmPair:
     Raises:
         RequestInvalid: An address that is none, or is not allowed; or both arms at one engine that is no declared A/A.
     """
-    if request.preset not in PRESETS:
-        raise UnknownPreset(request.preset, sorted(PRESETS))
-    preset = PRESETS[request.preset](machine.device, request.batch_sizes)
+    preset = machine.presets[request.preset].arms(machine.device, request.batch_sizes)
     assert request.baseline is not None and request.candidate is not None  # noqa: S101, PT018 - attached: both are given
     faults = [
         FieldError(f"/{name}/attach", fault)
@@ -143,7 +187,7 @@ def _pair(baseline: ArmSpec, candidate: ArmSpec) -> ArmPair:
         raise RequestInvalid([FieldError("/candidate/name", sentence)]) from error
 
 
-def resolve_latency(request: CompareRequest, machine: Machine) -> LatencyPlan | None:
+def resolve_latency(request: CompareRequest, machine: Machine, phase: Phase = "decode") -> LatencyPlan | None:
     """The latency half; None if it was not asked for."""
     if "latency" not in request.parts:
         return None
@@ -159,6 +203,8 @@ def resolve_latency(request: CompareRequest, machine: Machine) -> LatencyPlan | 
         steps_per_block=steps,
         warmup_steps=warmup,
         margin=request.margin_latency,
+        phase=phase,
+        slo=request.slo,
     )
 
 

@@ -80,6 +80,10 @@ class Settings(BaseSettings):
         description="A folder with `test.jsonl` and `train.jsonl`, or one of the words `shipped` and `hub`; "
         "if not set, `hub` on a CUDA device and `shipped` elsewhere.",
     )
+    presets: Path | None = Field(
+        default=None,
+        description="Folder of further presets, `NAME.yaml` each, beside those that come with Equipoise.",
+    )
     device: Literal["auto", "cuda", "cpu", "simulated"] = Field(
         default="auto", description="What engines run on; `auto` takes a CUDA device where there is one, else the CPU."
     )
@@ -200,6 +204,11 @@ class Settings(BaseSettings):
     def engine_logs(self) -> Path:
         """Where each comparison has a folder for what its engines write."""
         return self.data.expanduser() / "engines"
+
+    @property
+    def environments(self) -> Path:
+        """Where `equipoise env add` registers engine environments."""
+        return self.data.expanduser() / "environments"
 
     @property
     def url_of_database(self) -> str:

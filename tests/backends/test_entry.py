@@ -133,6 +133,7 @@ HOOKS = {
     f"{plugin.SCHEDULER}.Scheduler.on_idle",
     f"{plugin.SCHEDULER}.Scheduler.run_batch",
     f"{EXECUTOR}.runner.eager_runner.EagerRunner._execute_decode",
+    f"{EXECUTOR}.runner.eager_runner.EagerRunner._execute_extend",
     f"{EXECUTOR}.runner.decode_cuda_graph_runner.DecodeCudaGraphRunner.execute",
     f"{EXECUTOR}.runner_backend.full_cuda_graph_backend.FullCudaGraphBackend.replay",
 }
@@ -183,6 +184,7 @@ def test_install_hooks_what_the_arm_needs(
     [
         ("EQUIPOISE_STEP_CLOCK_EVERY", "clock_every", "16", 16),
         ("EQUIPOISE_STEP_CLOCK_ALTERNATING", "clock_alternating", "1", True),
+        ("EQUIPOISE_STEP_CLOCK_PREFILL", "clock_prefill", "1", True),
         ("EQUIPOISE_TEST_DELAY_US", "test_delay_us", "50", 50),
         ("EQUIPOISE_UNCHECKED_SGLANG", "unchecked_sglang", "1", True),
     ],

@@ -16,11 +16,13 @@ from equipoise_service.cli import (
     compare,
     diff,
     doctor,
+    env,
     export,
     gate,
     import_,
     judge,
     plan,
+    presets,
     prune,
     report,
     resume,
@@ -69,6 +71,8 @@ app.command()(doctor.doctor)
 app.command()(plan.plan)
 app.command()(calibrate.calibrate)
 app.command()(setup.setup)
+app.command()(presets.presets)
+app.add_typer(env.app, name="env")
 app.command()(backup.backup)
 app.command()(prune.prune)
 app.command()(export.export)

@@ -1,12 +1,15 @@
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from equipoise_evals.model import ROLES
 from equipoise_service.access.engine_options import FLAGS, VARIABLES, flag_faults, variable_faults
-from equipoise_service.engines.presets import CPU_ENVIRONMENT, CPU_FLAGS, CUDA_FLAGS
+from equipoise_service.engines.environment import Device
+from equipoise_service.engines.presets import shipped_presets
 
 PLUGIN = Path(__file__).resolve().parents[3] / "docs" / "plugin.md"
 HARMLESS = re.compile(r"(--[a-z0-9-]+(=[A-Za-z0-9_.+-]+)?|[A-Za-z0-9_.+-]+)")
@@ -16,10 +19,13 @@ def reasons(*flags: str) -> list[str]:
     return [fault.detail for fault in flag_faults(flags, "/f", {})]
 
 
-@pytest.mark.parametrize("flags", [CPU_FLAGS, CUDA_FLAGS, ("--cuda-graph-bs-decode", "1", "16")])
-def test_what_a_preset_sets_a_request_may_change(flags: tuple[str, ...]) -> None:
-    assert flag_faults(flags, "/f", {}) == []
-    assert variable_faults(CPU_ENVIRONMENT, "/e", {}) == []
+@pytest.mark.parametrize("device", get_args(Device))
+@pytest.mark.parametrize("name", shipped_presets())
+def test_what_a_preset_sets_a_request_may_change(name: str, device: Device) -> None:
+    arms = shipped_presets()[name].arms(device, (1, 16))
+    for role in ROLES:
+        assert flag_faults(arms.of(role).flags, "/f", {}) == []
+        assert variable_faults(arms.of(role).environment, "/e", {}) == []
 
 
 def test_what_the_plugin_documents_for_arms_may_be_set() -> None:

@@ -24,6 +24,7 @@ EXPECTED: dict[type[errors.EquipoiseError], int] = {
     errors.EquipoiseError: 3,
     errors.SettingsError: 64,
     errors.NoTokens: 64,
+    errors.PresetError: 64,
     errors.DataInUse: 3,
     errors.ServerError: 3,
     errors.RequestInvalid: 64,
