@@ -12,7 +12,15 @@ from rich.table import Table
 from equipoise_evals.model import AccuracyVerdict, Interval, LatencyVerdict, Plan, TreatmentEvidence, Verdict
 from equipoise_service.cli.client import Happened
 from equipoise_service.report.markdown import title
-from equipoise_service.report.tables import CLOCKS, contrasts, treatment_counts, treatment_state, word_of
+from equipoise_service.report.tables import (
+    claims,
+    clocks_of,
+    contrasts,
+    goodput_sentence,
+    treatment_counts,
+    treatment_state,
+    word_of,
+)
 
 COLOURS = {"ship": "green", "neutral": "green", "block": "red", "invalid": "red"}
 MILLISECONDS_FROM_US = 10_000.0
@@ -75,6 +83,8 @@ def show_verdict(console: Console, verdict: Verdict, plan: Plan) -> None:
     console.print(Panel("\n".join(map(escape, sentences)), title=heading, border_style=colour))
     if verdict.latency is not None:
         console.print(_latency(verdict.latency, word_of(verdict.latency, verdict)))
+        if (goodput := goodput_sentence(verdict.latency.evidence)) is not None:
+            console.print(escape(goodput))
     if verdict.accuracy is not None:
         console.print(_accuracy(verdict.accuracy, word_of(verdict.accuracy, verdict)))
     if verdict.treatment is not None:
@@ -97,10 +107,11 @@ def _latency(latency: LatencyVerdict, word: str) -> Table:
     level = f" ({100 * evidence.busy.interval.level:.4g} %)" if evidence.busy.interval else ""
     unit, scale = ("ms", 1_000.0) if evidence.busy.baseline_us >= MILLISECONDS_FROM_US else ("us", 1.0)
     table = _table(heading, "batch", "clock", "decides", "effect", f"interval{level}", f"step time, {unit}")
+    clocks = clocks_of(evidence.phase)
     for part, contrast in contrasts(evidence):
         table.add_row(
             str(contrast.batch),
-            CLOCKS[contrast.metric],
+            clocks[contrast.metric],
             part,
             f"{100 * contrast.effect:+.2f} %",
             _limits(contrast.interval),
@@ -135,6 +146,8 @@ def _treatment(treatment: TreatmentEvidence, *, declared_aa: bool) -> Table:
     if not counts:
         state = f"{state}; no fill and no allocation was counted in either arm"
     table = _table(f"\ntreatment: {state}", "counted per decode step", "baseline", "candidate")
+    for what, shown, seen in claims(treatment):
+        table.add_row(escape(f"{what}: {shown} ({seen})"), "", "")
     for name, (baseline, candidate) in counts.items():
         table.add_row(escape(name), f"{baseline:g}", f"{candidate:g}")
     return table

@@ -16,6 +16,7 @@ from equipoise_evals.model import (
     StopRecord,
     TreatmentRecord,
 )
+from equipoise_service.report.provenance import Provenance, provenance_of
 from equipoise_service.report.timings import Timings, timings_of
 from equipoise_service.store import RecordParts
 
@@ -61,12 +62,13 @@ class Launched(Frozen):
 
 
 class Details(Frozen):
-    """Timings are None without a latency half; ``questions`` are those asked, by id."""
+    """Timings are None without a latency half; ``questions`` are those asked, by id; ``provenance`` as in a report."""
 
     timings: Timings | None = None
     kernels: tuple[KernelCount, ...] = ()
     launches: tuple[Launched, ...] = ()
     questions: dict[int, Question] = Field(default_factory=dict)
+    provenance: Provenance | None = None
 
 
 def read_details(comparison_id: str, plan: Plan, parts: RecordParts) -> Details:
@@ -84,6 +86,7 @@ def read_details(comparison_id: str, plan: Plan, parts: RecordParts) -> Details:
         timings=timings,
         kernels=tuple(kernel_counts(traces)),
         launches=tuple(launched(_in_order(ends))),
+        provenance=provenance_of(_in_order(launches)),
         questions={one.question.id: one.question for record in asked for one in record.asked},
     )
 

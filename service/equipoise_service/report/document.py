@@ -19,6 +19,7 @@ from equipoise_evals.model import (
 )
 from equipoise_service.errors import NotFinished
 from equipoise_service.report.outputs import Outputs, outputs_of
+from equipoise_service.report.provenance import Provenance, provenance_of
 from equipoise_service.report.warnings import attached_warnings, warnings_of
 from equipoise_service.store import RecordParts, Stored
 
@@ -46,6 +47,7 @@ class Report(Frozen):
 
     Attributes:
         warnings: What a reader should know before believing it, one sentence each.
+        provenance: Packages of both arms' engines; None where they were not recorded.
         outputs: Passes and their outputs compared; None without an accuracy half.
     """
 
@@ -60,6 +62,7 @@ class Report(Frozen):
     plan: Plan
     warnings: tuple[str, ...] = ()
     outputs: Outputs | None = None
+    provenance: Provenance | None = None
 
 
 def build_report(stored: Stored, parts: RecordParts) -> Report:
@@ -88,6 +91,7 @@ def report_of(stored: Stored, plan: Plan, verdict: Verdict, parts: RecordParts) 
         plan=plan,
         warnings=(*warnings_of(verdict, outputs), *attached_warnings(launches)),
         outputs=outputs,
+        provenance=provenance_of(launches),
     )
 
 

@@ -16,7 +16,7 @@ from equipoise_service.charts import (
     forest_chart,
     pairs_chart,
 )
-from equipoise_service.report.tables import CLOCKS, contrasts, primary_contrasts
+from equipoise_service.report.tables import clocks_of, contrasts, primary_contrasts
 from equipoise_service.report.timings import BlockTimes, Distribution, Timings
 
 
@@ -39,7 +39,7 @@ def latency_chart(evidence: LatencyEvidence) -> Markup:
     """Every contrast against the margin."""
     rows = [
         ForestRow(
-            label=f"{CLOCKS[one.metric]}, batch {one.batch} ({part})",
+            label=f"{clocks_of(evidence.phase)[one.metric]}, batch {one.batch} ({part})",
             estimate=100 * one.effect,
             interval=(100 * one.interval.low, 100 * one.interval.high) if one.interval else None,
             decides=part == "primary",
@@ -69,7 +69,7 @@ def accuracy_chart(evidence: AccuracyEvidence) -> Markup:
 def launch_pairs_chart(evidence: LatencyEvidence) -> Markup:
     """The primary batch's clocks, pair by pair; at least one was read."""
     series = [
-        PairSeries(CLOCKS[one.metric], [100 * e for e in one.per_pair], 100 * one.effect)
+        PairSeries(clocks_of(evidence.phase)[one.metric], [100 * e for e in one.per_pair], 100 * one.effect)
         for one in primary_contrasts(evidence)
     ]
     title = f"Effect in each launch pair, batch {evidence.busy.batch}"
@@ -84,7 +84,7 @@ def distribution_figures(timings: Timings, evidence: LatencyEvidence | None) -> 
         has_levels = shown.clock == "busy" and evidence is not None and shown.batch == evidence.busy.batch
         chart = distribution_chart(
             f"steps-{place}",
-            f"Step times by {CLOCKS[shown.clock]}, batch {shown.batch}",
+            f"Step times by {clocks_of(evidence.phase if evidence else 'decode')[shown.clock]}, batch {shown.batch}",
             Histogram(shown.low_us, shown.high_us, baseline.counts, candidate.counts),
             (baseline.mean_us, candidate.mean_us),
             (levels.low_us, levels.high_us) if levels and has_levels else (),

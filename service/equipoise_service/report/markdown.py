@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from equipoise_evals.model import (
     ROLE_NAMES,
+    ROLES,
     AccuracyVerdict,
     ArmSpec,
     Faster,
@@ -17,13 +18,23 @@ from equipoise_evals.model import (
 from equipoise_service.report.document import EngineFacts, Report
 from equipoise_service.report.markdown_outputs import FULL, Detail, outputs_markdown
 from equipoise_service.report.markup import code, escaped, table
-from equipoise_service.report.tables import METRIC_NAMES, contrasts, pdl_sentence, treatment_counts, word_of
+from equipoise_service.report.provenance import Provenance
+from equipoise_service.report.tables import (
+    claims,
+    contrasts,
+    goodput_sentence,
+    metric_names,
+    pdl_sentence,
+    treatment_counts,
+    word_of,
+)
 
 LONGEST_BYTES = 60_000
 """A comment on a pull request holds 65,536 characters, some of which belong to whoever posts the report."""
 DETAILS = (FULL, Detail(listed=10, answer_chars=300), Detail(listed=3, answer_chars=150), Detail(0, 0))
 """From what is shown where there is room for it to what is shown in any case."""
 CUT = "\n\n*Cut here, to fit a comment; the JSON report has all of it.*\n"
+PACKAGES_LISTED = 40
 LISTED_IDS = 50
 """Sampled ids beyond these are only counted; all of them are in the JSON report."""
 
@@ -72,16 +83,22 @@ def title(verdict: Verdict) -> str:
 def _latency(latency: LatencyVerdict, word: str) -> list[str]:
     evidence = latency.evidence
     header = ["batch", "clock", "decides", "effect", "interval", "baseline", "candidate", "on medians", "pairs"]
-    body = [_contrast(part, contrast) for part, contrast in contrasts(evidence)]
+    names = metric_names(evidence.phase)
+    body = [_contrast(part, contrast, names[contrast.metric]) for part, contrast in contrasts(evidence)]
     note = f"Effects are candidate relative to baseline; negative is faster. Margin ±{evidence.margin:.2%}."
     size = f", {latency.size}" if word == "faster" and isinstance(latency, Faster) else ""
-    return [f"**{word}**{size}. {note}", "", *table(header, body), *_notes(evidence.notes)]
+    return [
+        f"**{word}**{size}. {note}",
+        "",
+        *table(header, body),
+        *_notes([*evidence.notes, *filter(None, [goodput_sentence(evidence)])]),
+    ]
 
 
-def _contrast(part: str, contrast: LatencyContrast) -> list[str]:
+def _contrast(part: str, contrast: LatencyContrast, metric: str) -> list[str]:
     return [
         str(contrast.batch),
-        METRIC_NAMES[contrast.metric],
+        metric,
         part,
         f"{100 * contrast.effect:+.2f} %",
         interval_text(contrast.interval),
@@ -124,9 +141,11 @@ def _treatment(treatment: TreatmentEvidence) -> list[str]:
         for name, (baseline, candidate) in treatment_counts(treatment).items()
     ]
     none = "No fill and no allocation was counted in either arm."
+    declared = [(escaped(what), shown, escaped(seen)) for what, shown, seen in claims(treatment)]
     return [
-        f"{state}, counted per decode step in a profiler trace ({treatment.activity}).",
+        f"{state}, counted per step in a profiler trace ({treatment.activity}).",
         "",
+        *([*table(["declared evidence", "it", "seen"], declared), ""] if declared else []),
         *(table(["counted", "baseline", "candidate"], body) if body else [none]),
         *_notes(filter(None, [pdl_sentence(treatment)])),
     ]
@@ -148,8 +167,21 @@ def _setup(report: Report) -> Iterator[str]:
     yield f"* candidate: {_arm(plan.arms.candidate)}"
     for engine in report.engines:
         yield f"* {_engine(engine)}"
+    if report.provenance is not None:
+        yield f"* {_packages(report.provenance)}"
     cost = report.verdict.cost
     yield f"* cost: {cost.launch_pairs} launch pairs, {cost.device_seconds:.0f} s on the device"
+
+
+def _packages(provenance: Provenance) -> str:
+    counts = " and ".join(str(len(provenance.packages[role])) for role in ROLES)
+    changes = ", ".join(
+        f"{code(change.name)} {change.baseline or 'none'} → {change.candidate or 'none'}"
+        for change in provenance.changes[:PACKAGES_LISTED]
+    )
+    more = len(provenance.changes) - PACKAGES_LISTED
+    rest = f" and {more} more, all in the JSON report" if more > 0 else ""
+    return f"packages ({counts}): {f'{changes}{rest}' if changes else 'the same in both arms'}"
 
 
 def _questions(questions: QuestionPlan, shots: int) -> Iterator[str]:

@@ -22,8 +22,10 @@ from equipoise_service.report.markdown import interval_text, title
 from equipoise_service.report.markdown_outputs import PAIRS, PARTED, PASSES, pair_cells, parted_cells, pass_cells
 from equipoise_service.report.sides import side_by_side
 from equipoise_service.report.tables import (
-    CLOCKS,
+    claims,
+    clocks_of,
     contrasts,
+    goodput_sentence,
     pdl_sentence,
     primary_contrasts,
     treatment_counts,
@@ -36,9 +38,11 @@ STYLESHEET = Path(__file__).parents[1] / "static" / "style.css"
 GLOBALS: dict[str, Any] = {
     "accuracy_chart": figures.accuracy_chart,
     "blocks_figures": figures.blocks_figures,
-    "clocks": CLOCKS,
+    "claims": claims,
+    "clocks_of": clocks_of,
     "contrasts": contrasts,
     "distribution_figures": figures.distribution_figures,
+    "goodput_sentence": goodput_sentence,
     "interval_text": interval_text,
     "latency_chart": figures.latency_chart,
     "launch_pairs_chart": figures.launch_pairs_chart,

@@ -12,18 +12,23 @@ from equipoise_evals.model import (
     LatencyEvidence,
     LatencyVerdict,
     Metric,
+    Phase,
     TreatmentEvidence,
     TreatmentInactive,
     Verdict,
 )
 
-METRIC_NAMES = {
+METRIC_NAMES: dict[Metric, str] = {
     "busy": "busy (device works on a step)",
     "period": "period (step to step)",
     "client_tpot": "time per token at the client",
 }
 CLOCKS: dict[Metric, str] = {"busy": "busy", "period": "period", "client_tpot": "client"}
 """For tables that have little room."""
+PREFILL_NAMES: dict[Metric, str] = {
+    "busy": "prefill (engine works on a prompt)", "period": "time to first token at the client",
+}  # fmt: skip
+PREFILL_CLOCKS: dict[Metric, str] = {"busy": "prefill", "period": "first token"}
 PP = "percentage points"
 
 
@@ -49,6 +54,16 @@ class Row(NamedTuple):
     high: float | None = None
     level: float | None = None
     unit: str = ""
+
+
+def metric_names(phase: Phase) -> dict[Metric, str]:
+    """What each metric is, by what was timed."""
+    return METRIC_NAMES if phase == "decode" else METRIC_NAMES | PREFILL_NAMES
+
+
+def clocks_of(phase: Phase) -> dict[Metric, str]:
+    """The same in a word."""
+    return CLOCKS if phase == "decode" else CLOCKS | PREFILL_CLOCKS
 
 
 def rows(verdict: Verdict) -> Iterator[Row]:
@@ -92,11 +107,22 @@ def primary_contrasts(evidence: LatencyEvidence) -> list[LatencyContrast]:
 def latency_rows(evidence: LatencyEvidence) -> Iterator[Row]:
     """Effects in percent, means in microseconds."""
     for _, contrast in contrasts(evidence):
-        metric, batch = METRIC_NAMES[contrast.metric], contrast.batch
+        metric, batch = metric_names(evidence.phase)[contrast.metric], contrast.batch
         yield Row("latency", f"{metric}, effect", batch, 100 * contrast.effect, *percent(contrast.interval), "%")
         yield Row("latency", f"{metric}, effect on medians", batch, 100 * contrast.median_effect, unit="%")
         yield Row("latency", f"{metric}, baseline", batch, contrast.baseline_us, unit="us")
         yield Row("latency", f"{metric}, candidate", batch, contrast.candidate_us, unit="us")
+    if (goodput := evidence.goodput) is not None:
+        interval = goodput.interval_pp
+        low, high, level = (interval.low, interval.high, interval.level) if interval else (None, None, None)
+        name, difference = "requests within the SLO, difference", goodput.difference_pp
+        yield Row("latency", name, goodput.batch, difference, low, high, level, PP)
+        for arm, share, per_s in (
+            ("baseline", goodput.baseline_share, goodput.baseline_per_s),
+            ("candidate", goodput.candidate_share, goodput.candidate_per_s),
+        ):
+            yield Row("latency", f"requests within the SLO, {arm}", goodput.batch, 100 * share, unit="%")
+            yield Row("latency", f"goodput, {arm}", goodput.batch, per_s, unit="requests/s")
 
 
 def accuracy_rows(evidence: AccuracyEvidence) -> Iterator[Row]:
@@ -132,6 +158,32 @@ def treatment_counts(treatment: TreatmentEvidence) -> dict[str, tuple[float, flo
     """Counts per decode step, baseline and candidate, of every kernel or operator that the verdict names."""
     baseline, candidate = treatment.baseline_per_step, treatment.candidate_per_step
     return {name: (baseline[name], candidate[name]) for name in sorted(baseline)}
+
+
+def claims(treatment: TreatmentEvidence) -> list[tuple[str, str, str]]:
+    """Declared evidence, whether it appeared, and what was seen."""
+    return [(claim.declared, "appeared" if claim.shown else "missing", claim.seen) for claim in treatment.claims]
+
+
+def goodput_sentence(evidence: LatencyEvidence) -> str | None:
+    """How many requests met the stated objective; None where none was stated."""
+    goodput = evidence.goodput
+    if goodput is None:
+        return None
+    slo = " and ".join(
+        f"{name} up to {limit:g} ms"
+        for name, limit in (("first token", goodput.slo.ttft_ms), ("time per token", goodput.slo.tpot_ms))
+        if limit is not None
+    )
+    interval = goodput.interval_pp
+    limits = (
+        "" if interval is None else f", {interval.level:.0%} interval {interval.low:+.2f} to {interval.high:+.2f} pp"
+    )
+    return (
+        f"Goodput at batch {goodput.batch} ({slo}): {goodput.baseline_share:.1%} of the baseline's requests and "
+        f"{goodput.candidate_share:.1%} of the candidate's met it ({goodput.difference_pp:+.2f} pp{limits}), "
+        f"{goodput.baseline_per_s:.3g} and {goodput.candidate_per_s:.3g} a second. It decides nothing."
+    )
 
 
 def percent(interval: Interval | None) -> tuple[float | None, float | None, float | None]:
