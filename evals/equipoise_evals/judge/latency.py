@@ -39,7 +39,13 @@ CLOCK_NAMES: dict[Phase, tuple[str, str]] = {
     "prefill": ("prefill time", "the time to first token"),
 }
 """What ``busy`` and ``period`` are called in each phase."""
+IMPORTED_NAMES = ("the time per output token", "the end-to-end latency")
 ENGINE_METRICS: tuple[EngineMetric, ...] = ("busy", "period")
+
+
+def clock_names(evidence: LatencyEvidence) -> tuple[str, str]:
+    """What ``busy`` and ``period`` are called here."""
+    return IMPORTED_NAMES if evidence.clock == "imported" else CLOCK_NAMES[evidence.phase]
 
 
 def judge_latency(plan: Plan, latency: LatencyPlan, measured: Measured) -> LatencyVerdict | None:
@@ -191,7 +197,7 @@ def _next_look(plan: Plan, pairs: int) -> int:
 
 def _why_open(evidence: LatencyEvidence) -> str:
     busy, period, m = evidence.busy, evidence.period, evidence.margin
-    busy_name, period_name = CLOCK_NAMES[evidence.phase]
+    busy_name, period_name = clock_names(evidence)
     if busy.interval and busy.interval.high < 0:
         return f"{busy_name} is lower, but {period_name} is not shown to stay below +{m:.2%}"
     if busy.interval and busy.interval.low > 0:

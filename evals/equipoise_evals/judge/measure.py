@@ -24,6 +24,7 @@ from equipoise_evals.model import (
     Records,
     StopRecord,
     StressRecord,
+    TimedBy,
     TreatmentEvidence,
     TreatmentRecord,
 )
@@ -57,7 +58,7 @@ class Measured:
     blocks: int = 0
     disturbed: tuple[str, ...] = ()
     disturbed_blocks: int = 0
-    clock: Clock = "engine"
+    clock: TimedBy = "engine"
     goodput: Goodput | None = None
     cost: Cost = field(default_factory=lambda: Cost(device_seconds=0.0, launch_pairs=0))
 

@@ -7,7 +7,7 @@ is what a decode step takes on the device; the period is what passes from step t
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from equipoise_evals.judge.latency import CLOCK_NAMES
+from equipoise_evals.judge.latency import clock_names
 from equipoise_evals.model import (
     LOOKS,
     AccuracyInconclusive,
@@ -187,8 +187,10 @@ def how_sure_of_latency(evidence: LatencyEvidence) -> str:
     if evidence.clock == "client":
         return _how_sure_of_client(evidence.client or evidence.period)
     busy, period = evidence.busy, evidence.period
-    busy_name, period_name = CLOCK_NAMES[evidence.phase]
+    busy_name, period_name = clock_names(evidence)
     pairs = f"{busy.pairs} launch pair{'s' * (busy.pairs != 1)}"
+    if evidence.clock == "imported":
+        pairs = f"{busy.pairs} runs of each arm"
     if busy.pairs == 2:
         pairs += ", which bound little"
     if busy.interval is None or period.interval is None:
@@ -269,6 +271,8 @@ def _passes_to_come(accuracy: AccuracyInconclusive) -> str:
 def _pairs_to_come(latency: LatencyInconclusive) -> str:
     if latency.evidence.clock == "client":
         return "to decide the speed let Equipoise launch both engines; rounds of engines that ran already cannot"
+    if latency.evidence.clock == "imported":
+        return "to decide the speed let Equipoise launch both engines, or import more runs of each arm"
     if latency.pairs_needed is None and latency.evidence.busy.pairs < LOOKS[0]:
         return (
             f"{latency.evidence.busy.pairs} launch pairs are too few to tell how many would decide the speed: allow "
@@ -304,7 +308,7 @@ def _how_much(latency: LatencyVerdict | None) -> str:
 
 
 def _both_clocks(evidence: LatencyEvidence) -> str:
-    names = (name.removeprefix("the ") for name in CLOCK_NAMES[evidence.phase])
+    names = (name.removeprefix("the ") for name in clock_names(evidence))
     effects = (_percent(evidence.busy.effect), _percent(evidence.period.effect))
     return ", ".join(f"{effect} {name}" for effect, name in zip(effects, names, strict=True))
 

@@ -13,7 +13,9 @@ from equipoise_evals.model.base import Frozen
 from equipoise_evals.model.plan import Phase, Slo
 from equipoise_evals.model.records import Clock, PdlLinks
 
-Metric = Literal["busy", "period", "client_tpot"]
+Metric = Literal["busy", "period", "client_tpot", "client_ttft"]
+TimedBy = Clock | Literal["imported"]
+"""Whose clock the times of a verdict are of; ``imported`` are out of another tool's result files."""
 DecidedAccuracy = Literal["regression", "improved", "non_inferior"]
 TreatmentRule = Literal["fills", "declared", "kernels"]
 
@@ -123,6 +125,8 @@ class LatencyEvidence(Frozen):
         notes: What a reader must know before believing the number, one sentence each.
         clock: Whose clock decides; by the client's, of engines that ran already, ``busy`` and ``period`` are both the
             time from token to token as it arrived, ``secondary`` is the client's time too, and no word is reached.
+            Of imported results ``busy`` is the mean time per output token and ``period`` the mean end-to-end latency
+            of a request, both as their tool states them, and a launch pair is a pair of its runs.
         phase: What was timed. In prefill blocks ``busy`` is the time of a whole prefill in the engine, ``period`` the
             time to first token at the client, and ``client`` is None.
         goodput: Share of requests that met the plan's objective; None without one, or without client times.
@@ -136,7 +140,7 @@ class LatencyEvidence(Frozen):
     secondary: tuple[LatencyContrast, ...] = ()
     two_level: TwoLevelEvidence | None = None
     notes: tuple[str, ...] = ()
-    clock: Clock = "engine"
+    clock: TimedBy = "engine"
     phase: Phase = "decode"
     goodput: Goodput | None = None
 
@@ -439,6 +443,8 @@ class Verdict(Frozen):
         headline: What happened, in one plain sentence.
         how_sure: How sure that is, in one plain sentence.
         what_to_do: The next step, in one plain sentence.
+        unattested: Whether it rests on result files of another tool: nobody has shown what ran, so it may block and
+            never ships.
     """
 
     schema_version: Literal[1] = 1
@@ -450,6 +456,13 @@ class Verdict(Frozen):
     accuracy: AccuracyVerdict | None
     treatment: TreatmentEvidence | None
     cost: Cost
+    unattested: bool = False
+
+    @model_validator(mode="after")
+    def _nothing_unattested_ships(self) -> Self:
+        if self.unattested and isinstance(self.overall, Ship | Neutral):
+            raise ValueError(f"an unattested verdict cannot be {self.overall.word}: nobody has shown what ran")
+        return self
 
     @model_validator(mode="after")
     def _overall_follows(self) -> Self:

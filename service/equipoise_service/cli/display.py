@@ -107,7 +107,7 @@ def _latency(latency: LatencyVerdict, word: str) -> Table:
     level = f" ({100 * evidence.busy.interval.level:.4g} %)" if evidence.busy.interval else ""
     unit, scale = ("ms", 1_000.0) if evidence.busy.baseline_us >= MILLISECONDS_FROM_US else ("us", 1.0)
     table = _table(heading, "batch", "clock", "decides", "effect", f"interval{level}", f"step time, {unit}")
-    clocks = clocks_of(evidence.phase)
+    clocks = clocks_of(evidence.phase, evidence.clock)
     for part, contrast in contrasts(evidence):
         table.add_row(
             str(contrast.batch),

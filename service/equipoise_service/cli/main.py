@@ -21,6 +21,7 @@ from equipoise_service.cli import (
     gate,
     import_,
     judge,
+    judge_results,
     plan,
     presets,
     prune,
@@ -65,6 +66,7 @@ app.command()(compare.compare)
 app.command()(resume.resume)
 app.command()(gate.gate)
 app.command()(judge.judge)
+app.command("judge-results")(judge_results.judge_results)
 app.command()(report.report)
 app.command()(diff.diff)
 app.command()(doctor.doctor)

@@ -13,6 +13,7 @@ from equipoise_evals.model import (
     LatencyVerdict,
     Metric,
     Phase,
+    TimedBy,
     TreatmentEvidence,
     TreatmentInactive,
     Verdict,
@@ -22,8 +23,9 @@ METRIC_NAMES: dict[Metric, str] = {
     "busy": "busy (device works on a step)",
     "period": "period (step to step)",
     "client_tpot": "time per token at the client",
+    "client_ttft": "time to first token at the client",
 }
-CLOCKS: dict[Metric, str] = {"busy": "busy", "period": "period", "client_tpot": "client"}
+CLOCKS: dict[Metric, str] = {"busy": "busy", "period": "period", "client_tpot": "client", "client_ttft": "first token"}
 """For tables that have little room."""
 PREFILL_NAMES: dict[Metric, str] = {
     "busy": "prefill (engine works on a prompt)", "period": "time to first token at the client",
@@ -56,13 +58,18 @@ class Row(NamedTuple):
     unit: str = ""
 
 
+IMPORTED_CLOCKS: dict[Metric, str] = {"busy": "per token", "period": "end to end"}
+
+
 def metric_names(phase: Phase) -> dict[Metric, str]:
     """What each metric is, by what was timed."""
     return METRIC_NAMES if phase == "decode" else METRIC_NAMES | PREFILL_NAMES
 
 
-def clocks_of(phase: Phase) -> dict[Metric, str]:
+def clocks_of(phase: Phase, clock: TimedBy = "engine") -> dict[Metric, str]:
     """The same in a word."""
+    if clock == "imported":
+        return CLOCKS | IMPORTED_CLOCKS
     return CLOCKS if phase == "decode" else CLOCKS | PREFILL_CLOCKS
 
 

@@ -1,0 +1,213 @@
+"""A verdict on result files of other tools. It may block and never ships: nobody has shown what ran.
+
+Runs of the two arms are paired in the order given. They are independent, so any pairing that does not look at the times
+is valid, and a t interval over the pairs holds whatever the arms' variances are (Scheffe, 1943, of which pairing equal
+numbers is the simple case); it gives away some power.
+"""
+
+import math
+from collections.abc import Sequence
+
+from equipoise_evals.judge.accuracy import judge_accuracy
+from equipoise_evals.judge.canonical import canonical
+from equipoise_evals.judge.contrasts import Contrasts, PairContrast
+from equipoise_evals.judge.grades import GradedPass
+from equipoise_evals.judge.latency import judge_latency
+from equipoise_evals.judge.levels import look_levels
+from equipoise_evals.judge.measure import Measured
+from equipoise_evals.judge.overall import judge_overall
+from equipoise_evals.judge.pooled import pooled
+from equipoise_evals.judge.words import words
+from equipoise_evals.model import (
+    ROLE_NAMES,
+    ROLES,
+    AccuracyPlan,
+    AccuracyVerdict,
+    ArmPair,
+    ArmSpec,
+    Cost,
+    Inconclusive,
+    Invalid,
+    LatencyPlan,
+    LatencyVerdict,
+    ModelRef,
+    Plan,
+    QuestionPlan,
+    Role,
+    SamplingPlan,
+    Verdict,
+)
+from equipoise_evals.model.imported import ImportedRun
+
+FEWEST_RUNS = 3
+"""Below this many runs of each arm an interval over runs is too wide to say anything."""
+NOT_OURS = "not recorded"
+
+
+class ImportRefused(ValueError):
+    """These runs cannot be compared; the text says why."""
+
+
+def judge_imported(
+    baseline: Sequence[ImportedRun],
+    candidate: Sequence[ImportedRun],
+    *,
+    margin_latency: float,
+    margin_accuracy_pp: float,
+) -> tuple[Verdict, Plan]:
+    """The verdict on two arms' runs, and the plan that it amounts to.
+
+    Raises:
+        ImportRefused: Fewer than 3 runs of an arm, unequal numbers, several tools, or set-ups that differ.
+    """
+    runs: dict[Role, Sequence[ImportedRun]] = {"A": baseline, "B": candidate}
+    require_comparable(runs)
+    plan = _plan(runs, margin_latency, margin_accuracy_pp)
+    invalid = _missing(runs, plan)
+    accuracy = _accuracy(runs, plan) if invalid is None else None
+    latency = _latency(runs, plan) if invalid is None else None
+    overall = judge_overall(plan, invalid, None, accuracy=accuracy, latency=latency)
+    said = words(overall, latency, accuracy)
+    advice = said.what_to_do
+    if isinstance(overall, Inconclusive):
+        advice += " Results of other tools can block a candidate and never ship it: let Equipoise launch both engines."
+    verdict = Verdict(
+        overall=overall,
+        headline=f"Unattested ({baseline[0].tool}): {said.headline}",
+        how_sure=said.how_sure,
+        what_to_do=advice,
+        latency=latency,
+        accuracy=accuracy,
+        treatment=None,
+        cost=Cost(device_seconds=0.0, launch_pairs=0),
+        unattested=True,
+    )
+    return canonical(verdict), plan
+
+
+def require_comparable(runs: dict[Role, Sequence[ImportedRun]]) -> None:
+    """Raise ``ImportRefused`` unless these are enough runs of one tool with one set-up."""
+    for role in ROLES:
+        if len(runs[role]) < FEWEST_RUNS:
+            raise ImportRefused(
+                f"{len(runs[role])} runs of the {ROLE_NAMES[role]}: at least {FEWEST_RUNS} of each arm are needed, "
+                "since what one run shows may be its own"
+            )
+    if len(runs["A"]) != len(runs["B"]):
+        raise ImportRefused(
+            f"{len(runs['A'])} runs of the baseline and {len(runs['B'])} of the candidate: give as many"
+        )
+    everyone = (*runs["A"], *runs["B"])
+    first = everyone[0]
+    for run in everyone[1:]:
+        if run.tool != first.tool:
+            raise ImportRefused(
+                f"{first.source} is of {first.tool} and {run.source} of {run.tool}: give files of one tool"
+            )
+        differing = [
+            f"{name} {first.setup.get(name)!r} and {run.setup.get(name)!r}"
+            for name in sorted(first.setup.keys() | run.setup.keys())
+            if first.setup.get(name) != run.setup.get(name)
+        ]
+        if differing:
+            raise ImportRefused(f"{first.source} and {run.source} have different set-ups: {'; '.join(differing)}")
+
+
+def _plan(runs: dict[Role, Sequence[ImportedRun]], margin_latency: float, margin_accuracy_pp: float) -> Plan:
+    first, count = runs["A"][0], len(runs["A"])
+    batch = first.concurrency or 1
+    timed = all(run.tpot_ms is not None for role in ROLES for run in runs[role])
+    ids = tuple(sorted(first.right))
+    latency = LatencyPlan(
+        batch_sizes=(batch,), primary_batch=batch, quads_per_pair=1, prompt_tokens=1, steps_per_block=8, warmup_steps=1,
+        margin=margin_latency,
+    )  # fmt: skip
+    questions = QuestionPlan(
+        name=first.tool, revision=None, test_sha256=str(first.setup.get("questions_sha256", NOT_OURS)),
+        train_sha256=NOT_OURS, population=max(1, len(ids)), ids=ids or (0,), shot_ids=(),
+    )  # fmt: skip
+    accuracy = AccuracyPlan(
+        questions=questions,
+        sampling=SamplingPlan(),
+        shots=0,
+        concurrency=1,
+        passes_max=count,
+        margin_pp=margin_accuracy_pp,
+    )
+    return Plan(
+        preset="imported",
+        model=ModelRef(name=str(first.setup.get("model")), source="attached", path=NOT_OURS, revision=NOT_OURS),
+        arms=ArmPair(
+            baseline=ArmSpec(name="baseline", scratch="upstream"),
+            candidate=ArmSpec(name="candidate", scratch="upstream"),
+        ),
+        declared_aa=False,
+        pairs_max=count,
+        looks=(count,),
+        seed=1,
+        accuracy=accuracy if ids else None,
+        latency=latency if timed or not ids else None,
+    )
+
+
+def _missing(runs: dict[Role, Sequence[ImportedRun]], plan: Plan) -> Invalid | None:
+    limit = plan.accuracy.missing_share_max if plan.accuracy else 0.01
+    for role in ROLES:
+        for run in runs[role]:
+            if run.failed and run.requests and run.failed > limit * run.requests:
+                return Invalid(
+                    reason="missing_answers",
+                    detail=f"{run.failed} of {run.requests} requests of {run.source} failed; at most {limit:.1%} may",
+                )
+    return None
+
+
+def _accuracy(runs: dict[Role, Sequence[ImportedRun]], plan: Plan) -> AccuracyVerdict | None:
+    if plan.accuracy is None:
+        return None
+    passes = tuple(
+        GradedPass(
+            name=f"{role}{number}", role=role, right=run.right, texts=run.texts, no_answer=0, asked=len(run.right)
+        )
+        for role in ROLES
+        for number, run in enumerate(runs[role], start=1)
+    )
+    return judge_accuracy(plan, plan.accuracy, Measured(invalid=None, treatment=None, passes=passes))
+
+
+def _latency(runs: dict[Role, Sequence[ImportedRun]], plan: Plan) -> LatencyVerdict | None:
+    """By the mean time per output token, held against the mean end-to-end latency; the first token is shown beside."""
+    if plan.latency is None:
+        return None
+    batch = plan.latency.primary_batch
+    tpot = _contrasts(runs, "tpot_ms")
+    if not tpot:
+        return None
+    contrasts: Contrasts = {
+        ("busy", batch): tpot,
+        ("period", batch): _contrasts(runs, "e2e_ms") or tpot,
+        ("client_tpot", batch): [],
+    }
+    verdict = judge_latency(plan, plan.latency, Measured(None, None, contrasts, clock="imported"))
+    first_token = _contrasts(runs, "ttft_ms")
+    if verdict is None or not first_token:
+        return verdict
+    beside = pooled(first_token, "client_ttft", batch, look_levels(plan, len(tpot)), None)
+    evidence = verdict.evidence.model_copy(update={"secondary": (beside,)})
+    return verdict.model_copy(update={"evidence": evidence})
+
+
+def _contrasts(runs: dict[Role, Sequence[ImportedRun]], metric: str) -> list[PairContrast]:
+    """One contrast per pair of runs; none at all where a run does not state the metric."""
+    found = []
+    for number, pair in enumerate(zip(runs["A"], runs["B"], strict=True), start=1):
+        a, b = (getattr(run, metric) for run in pair)
+        if a is None or b is None:
+            return []
+        ratio = math.log(b / a)
+        found.append(
+            PairContrast(
+                pair=number, log_ratio=ratio, median_log_ratio=ratio, baseline_us=1_000 * a, candidate_us=1_000 * b
+            )
+        )
+    return found
