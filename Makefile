@@ -58,6 +58,10 @@ gate: setup ## Gate a release: MODEL=, POLICY= a YAML file, GATE= further option
 demo: .venv/.ready ## A decisive verdict from simulated engines, in at most a minute; COMPARE= options that change it
 	@$(BIN)/python -m tests.fakes.demo $(COMPARE)
 
+.PHONY: gallery
+gallery: .venv/.ready ## Six simulated comparisons, one for each overall word, into the demo's data folder (a minute)
+	@$(BIN)/python -m tests.fakes.gallery
+
 .PHONY: serve
 serve: setup ## Run the service and its dashboard on 127.0.0.1
 	@$(BIN)/equipoise serve

@@ -13,6 +13,7 @@ import platform
 import re
 from functools import cache
 from importlib.metadata import distributions
+from pathlib import Path
 from typing import Protocol
 
 import torch
@@ -131,10 +132,14 @@ def describe_versions() -> dict[str, str | None]:
 
 @cache
 def describe_packages() -> dict[str, str]:
-    """Every package in this process's environment with its version, by its name in small letters with hyphens."""
+    """Every package in this process's environment with its version, by its name in small letters with hyphens.
+
+    What setuptools brings inside itself, and puts on the path once somebody imports it, was not installed.
+    """
     found = {
         re.sub(r"[-_.]+", "-", package.metadata["Name"]).lower(): package.version
         for package in reversed(list(distributions()))  # what stands first on the path is what is imported
+        if "_vendor" not in Path(str(package.locate_file(""))).parts
     }
     return dict(sorted(found.items()))
 

@@ -68,6 +68,35 @@ def test_a_step_is_a_row_and_its_result_passes_through(clock: StepClock, log: Pa
     assert 20_000 <= row.busy_us <= 1_000_000
 
 
+def prefill(tokens: int = 40, size: int = 2, *, draft: bool = False) -> tuple[SimpleNamespace, SimpleNamespace]:
+    forwarded = batch(ForwardMode.EXTEND, size)
+    forwarded.extend_num_tokens = tokens
+    return runner(draft=draft), forwarded
+
+
+def test_a_prefill_is_a_row_where_prefills_are_clocked_and_breaks_the_periods(log: Path) -> None:
+    clock = StepClock(log, HEADER, prefills=True)
+    for forwarded in (batch(), None, batch(), batch()):
+        if forwarded is None:
+            clock.before_batch(SimpleNamespace(), prefill()[1])
+            assert clock.around_extend(lambda *_: "logits", *prefill(tokens=40)) == "logits"
+        else:
+            scheduled(clock, forwarded)
+    clock.flush()
+    rows = rows_of(log)
+    assert [row.graph_batch for row in rows] == [2, -1, 2, 2]
+    assert (rows[1].real_batch, rows[1].context_tokens, rows[1].period_us) == (2, 40, None)
+    assert rows[1].busy_us is not None
+    assert [row.period_us is None for row in rows] == [True, True, True, False]
+
+
+def test_prefills_leave_no_row_unless_they_are_clocked_nor_of_a_draft_model(clock: StepClock, log: Path) -> None:
+    assert clock.around_extend(lambda *_: "logits", *prefill()) == "logits"
+    clocked = StepClock(log, HEADER, prefills=True)
+    assert clocked.around_extend(lambda *_: "logits", *prefill(draft=True)) == "logits"
+    assert (clock.steps_seen, clocked.steps_seen) == (0, 0)
+
+
 def test_header_names_columns_and_their_units(clock: StepClock, log: Path) -> None:
     scheduled(clock, batch())
     clock.flush()

@@ -7,7 +7,7 @@ in a data folder of its own below the cache, where ``equipoise report`` and the 
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 
@@ -27,16 +27,21 @@ WORLD = {
 }
 
 
-def demo(options: Sequence[str]) -> int:
-    """Run one simulated comparison and return its exit code; 0 is ship. Options are those of ``equipoise compare``."""
+def prepare(world: Mapping[str, object]) -> None:
+    """Point this process at simulated engines in such a world, and at the demo's data folder."""
     os.environ.update(
         EQUIPOISE_DATA=str(Settings.from_env().cache / "demo"),
         EQUIPOISE_DEVICE="simulated",
         EQUIPOISE_ENGINE_MODULE="tests.fakes.simulated_engine",
         EQUIPOISE_PLUGIN_PATH=str(ROOT),
-        EQUIPOISE_ENGINE_VARIABLES=json.dumps({"EQUIPOISE_SIM": json.dumps(WORLD)}),
+        EQUIPOISE_ENGINE_VARIABLES=json.dumps({"EQUIPOISE_SIM": json.dumps(world)}),
         EQUIPOISE_GSM8K="shipped",
     )
+
+
+def demo(options: Sequence[str]) -> int:
+    """Run one simulated comparison and return its exit code; 0 is ship. Options are those of ``equipoise compare``."""
+    prepare(WORLD)
     print("simulated engines: a world in which the candidate is 1.64 % faster and answers alike", file=sys.stderr)
     return equipoise(["compare", "--pairs-max", "3", "--shots", "2", *options])
 

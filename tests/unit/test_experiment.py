@@ -18,6 +18,7 @@ from equipoise_evals.model import (
     DivergenceRecord,
     Failed,
     GuardRecord,
+    KernelEvidence,
     LaunchRecord,
     PassRecord,
     Plan,
@@ -102,6 +103,36 @@ async def test_an_inactive_treatment_ends_the_run_before_anything_is_measured() 
     declared, records, _ = await run(arms=same, declared_aa=True, pairs_max=3)
     assert declared.overall.word in {"neutral", "inconclusive"}
     assert len(records.of(BlockRecord)) == 3 * 8
+
+
+async def test_a_prefill_plan_warms_up_both_phases_and_times_prefills() -> None:
+    seen: list[str] = []
+
+    async def hear(call: Call) -> None:
+        seen.append(call.method)
+
+    latency = make.LATENCY.model_copy(update={"phase": "prefill"})
+    verdict, records, _ = await run(hear, latency=latency, accuracy=None, pairs_max=3)
+    assert verdict.latency is not None
+    assert (verdict.latency.word, verdict.latency.evidence.phase) == ("faster", "prefill")
+    # Attestation wants a decode step, so each engine decodes once a batch size; all blocks are prefills.
+    assert seen.count("decode") == 3 * 2 * 2
+    assert seen.count("prefill") == seen.count("decode") + len(records.of(BlockRecord))
+
+
+async def test_evidence_that_does_not_appear_is_a_fault_before_anything_is_measured() -> None:
+    evidence = (KernelEvidence(name="fmha", change="appears"),)
+    seen: list[Call] = []
+
+    async def hear(call: Call) -> None:
+        seen.append(call)
+
+    with pytest.raises(EngineFault, match=r"kernel 'fmha' appears.*seen instead: 1 names differ") as failed:
+        await run(hear, evidence=evidence)
+    assert (failed.value.role, failed.value.stage) == ("B", "treatment")
+    assert not [call for call in seen if call.method == "generate"]
+    verdict, _, _ = await run(evidence=evidence, declared_aa=True, pairs_max=1, accuracy=None)
+    assert verdict.overall.word == "inconclusive"  # a declared A/A asks for no evidence
 
 
 async def test_a_half_alone_runs_alone() -> None:

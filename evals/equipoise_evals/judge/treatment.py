@@ -53,7 +53,7 @@ def judge_treatment(
     differing = _differing(baseline, candidate)
     attested: Attested = {launch.role: launch for launch in reversed(launches)}
     claims = () if by_fills else tuple(_claim(one, baseline, candidate, attested) for one in declared)
-    shown = (differing or sorted(baseline.keys() | candidate.keys()))[: None if by_fills else NAMES_SHOWN]
+    shown = (differing or sorted(baseline.keys() | candidate.keys())) if by_fills else differing[:NAMES_SHOWN]
     return TreatmentEvidence(
         activity=records[0].activity,
         active=all(claim.shown for claim in claims) if claims else bool(differing),

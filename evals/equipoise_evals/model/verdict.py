@@ -357,8 +357,8 @@ class TreatmentEvidence(Frozen):
     Attributes:
         rule: What made the arms count as different or not: their fills alone, declared evidence, or their whole traces.
         claims: The declared evidence; empty by the other rules.
-        differing: Names that the arms run differently often, of those that the rule looks at; the counts show the
-            largest differences. None where it was not recorded.
+        differing: Names that the arms run differently often; the counts show the largest differences. None by the rule
+            of fills, whose counts are all shown.
     """
 
     activity: Literal["CPU", "GPU"]

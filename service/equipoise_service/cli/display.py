@@ -17,6 +17,7 @@ from equipoise_service.report.tables import (
     clocks_of,
     contrasts,
     goodput_sentence,
+    nothing_counted,
     treatment_counts,
     treatment_state,
     word_of,
@@ -144,7 +145,8 @@ def _treatment(treatment: TreatmentEvidence, *, declared_aa: bool) -> Table:
     state = treatment_state(treatment, declared_aa=declared_aa)
     counts = treatment_counts(treatment)
     if not counts:
-        state = f"{state}; no fill and no allocation was counted in either arm"
+        said = nothing_counted(treatment).removesuffix(".")
+        state = f"{state}; {said[0].lower()}{said[1:]}"
     table = _table(f"\ntreatment: {state}", "counted per decode step", "baseline", "candidate")
     for what, shown, seen in claims(treatment):
         table.add_row(escape(f"{what}: {shown} ({seen})"), "", "")

@@ -24,6 +24,7 @@ from equipoise_service.report.tables import (
     contrasts,
     goodput_sentence,
     metric_names,
+    nothing_counted,
     pdl_sentence,
     treatment_counts,
     word_of,
@@ -135,18 +136,19 @@ def _accuracy(accuracy: AccuracyVerdict, word: str) -> list[str]:
 
 
 def _treatment(treatment: TreatmentEvidence) -> list[str]:
-    state = "The arms ran different code" if treatment.active else "The arms ran the same kernels"
+    state = "The arms differ as they should" if treatment.claims else "The arms ran different code"
+    if not treatment.active:
+        state = "Not all declared evidence appeared" if treatment.claims else "The arms ran the same kernels"
     body = [
         (code(name), f"{baseline:g}", f"{candidate:g}")
         for name, (baseline, candidate) in treatment_counts(treatment).items()
     ]
-    none = "No fill and no allocation was counted in either arm."
     declared = [(escaped(what), shown, escaped(seen)) for what, shown, seen in claims(treatment)]
     return [
         f"{state}, counted per step in a profiler trace ({treatment.activity}).",
         "",
         *([*table(["declared evidence", "it", "seen"], declared), ""] if declared else []),
-        *(table(["counted", "baseline", "candidate"], body) if body else [none]),
+        *(table(["counted", "baseline", "candidate"], body) if body else [nothing_counted(treatment)]),
         *_notes(filter(None, [pdl_sentence(treatment)])),
     ]
 

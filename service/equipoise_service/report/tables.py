@@ -167,6 +167,13 @@ def treatment_counts(treatment: TreatmentEvidence) -> dict[str, tuple[float, flo
     return {name: (baseline[name], candidate[name]) for name in sorted(baseline)}
 
 
+def nothing_counted(treatment: TreatmentEvidence) -> str:
+    """What an empty list of counts means."""
+    if treatment.rule == "fills":
+        return "No fill and no allocation was counted in either arm."
+    return "No kernel and no operator is counted differently often in the two arms."
+
+
 def claims(treatment: TreatmentEvidence) -> list[tuple[str, str, str]]:
     """Declared evidence, whether it appeared, and what was seen."""
     return [(claim.declared, "appeared" if claim.shown else "missing", claim.seen) for claim in treatment.claims]
