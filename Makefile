@@ -112,6 +112,11 @@ bench-grade: .venv/.ready ## CPU time of grading hard texts of a megabyte, into 
 bench-judge: .venv/.ready ## Time and memory of a verdict over the largest comparison, into docs/evidence/bench-judge.txt
 	@set -o pipefail; $(BIN)/python -m tests.support.bench_judge | tee docs/evidence/bench-judge.txt
 
+.PHONY: bench-cancel
+bench-cancel: .venv/.ready ## How long a cancelled comparison leaves anything, at every stage, into docs/evidence/bench-cancel.txt
+	@set -o pipefail; $(BIN)/python -m pytest -q -rP -k cancelling_at_any_stage tests/integration/service/test_shelf.py \
+		| grep '^cancelled in' | tee docs/evidence/bench-cancel.txt
+
 .PHONY: bench-pages
 bench-pages: .venv/.ready ## Lists over 10,000 comparisons and the page of the largest, into docs/evidence/bench-pages.txt
 	@set -o pipefail; $(BIN)/python -m tests.support.bench_pages | tee docs/evidence/bench-pages.txt
