@@ -7,7 +7,6 @@ from equipoise_evals.model import (
     ROLES,
     AccuracyVerdict,
     ArmSpec,
-    Faster,
     Interval,
     LatencyContrast,
     LatencyVerdict,
@@ -87,13 +86,8 @@ def _latency(latency: LatencyVerdict, word: str) -> list[str]:
     names = metric_names(evidence.phase)
     body = [_contrast(part, contrast, names[contrast.metric]) for part, contrast in contrasts(evidence)]
     note = f"Effects are candidate relative to baseline; negative is faster. Margin ±{evidence.margin:.2%}."
-    size = f", {latency.size}" if word == "faster" and isinstance(latency, Faster) else ""
-    return [
-        f"**{word}**{size}. {note}",
-        "",
-        *table(header, body),
-        *_notes([*evidence.notes, *filter(None, [goodput_sentence(evidence)])]),
-    ]
+    notes = [*evidence.notes, *filter(None, [goodput_sentence(evidence)])]
+    return [f"**{word}**. {note}", "", *table(header, body), *_notes(notes)]
 
 
 def _contrast(part: str, contrast: LatencyContrast, metric: str) -> list[str]:

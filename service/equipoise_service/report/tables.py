@@ -6,6 +6,7 @@ from typing import NamedTuple
 from equipoise_evals.model import (
     AccuracyEvidence,
     AccuracyVerdict,
+    Faster,
     Interval,
     Invalid,
     LatencyContrast,
@@ -13,6 +14,7 @@ from equipoise_evals.model import (
     LatencyVerdict,
     Metric,
     Phase,
+    Size,
     TimedBy,
     TreatmentEvidence,
     TreatmentInactive,
@@ -31,6 +33,11 @@ PREFILL_NAMES: dict[Metric, str] = {
     "busy": "prefill (engine works on a prompt)", "period": "time to first token at the client",
 }  # fmt: skip
 PREFILL_CLOCKS: dict[Metric, str] = {"busy": "prefill", "period": "first token"}
+SIZES: dict[Size, str] = {
+    "material": "by more than the margin",
+    "small": "by less than the margin",
+    "unclear": "perhaps by less than the margin",
+}
 PP = "percentage points"
 
 
@@ -149,9 +156,15 @@ def accuracy_rows(evidence: AccuracyEvidence) -> Iterator[Row]:
 
 def word_of(half: LatencyVerdict | AccuracyVerdict, verdict: Verdict) -> str:
     """The word of one half as it is read; where the run cannot be judged, its numbers are for diagnosis only."""
-    if isinstance(verdict.overall, Invalid | TreatmentInactive):
+    if not is_judged(verdict):
         return "not judged, for diagnosis only"
-    return half.word.replace("_", " ")
+    word = half.word.replace("_", " ")
+    return f"{word}, {SIZES[half.size]}" if isinstance(half, Faster) else word
+
+
+def is_judged(verdict: Verdict) -> bool:
+    """Whether the run's numbers prove anything."""
+    return not isinstance(verdict.overall, Invalid | TreatmentInactive)
 
 
 def treatment_state(treatment: TreatmentEvidence, *, declared_aa: bool) -> str:
