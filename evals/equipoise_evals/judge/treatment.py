@@ -24,7 +24,6 @@ from equipoise_evals.model import (
     Role,
     TreatmentEvidence,
     TreatmentRecord,
-    VersionEvidence,
 )
 
 LEAST_DIFFERENCE_PER_STEP = 0.5
@@ -110,7 +109,7 @@ def _claim(one: Evidence, baseline: PerStep, candidate: PerStep, attested: Attes
         case AttributeEvidence():
             said = [_attribute(attested.get(role), one) for role in ROLES]
             return _said(f"{one.where} {one.name}", (one.baseline, one.candidate), said)
-        case VersionEvidence():
+        case _:
             said = [_version(attested.get(role), one.package) for role in ROLES]
             return _said(f"version of {one.package}", (one.baseline, one.candidate), said)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from equipoise_service.engines.steplog import StepLog, StepLogError, full_batch, rows_of
+from equipoise_service.engines.steplog import StepLog, StepLogError, full_batch, prefills, rows_of
 
 HEADER = '{"schema": 1}\n'
 
@@ -71,3 +71,33 @@ def test_an_alternating_clock_keeps_every_step_of_every_other_stretch() -> None:
     alternating = {"EQUIPOISE_STEP_CLOCK_EVERY": "16", "EQUIPOISE_STEP_CLOCK_ALTERNATING": "1"}
     # 32 steps, then 32 and 48 of the next 32, then every step again.
     assert [rows_of(steps, alternating) for steps in (32, 33, 64, 66)] == [32, 33, 34, 36]
+
+
+PREFILLS: list[list[float | None]] = [[1, -1, 2, 60, 10.0, None], [2, 2, 2, 66, 5.0, None], [3, -1, 2, 4, 1.5, None]]
+"""One prefill of two prompts of 32 tokens, in two chunks with a decode step between them."""
+
+
+def test_chunks_of_a_prefill_add_up_to_one_step() -> None:
+    columns = prefills(PREFILLS, 2, 32, [12.5])
+    assert (columns.monotonic_ns, columns.busy_us, columns.period_us) == ((1,), (11.5,), (12.5,))
+    assert (columns.real_batch, columns.context_tokens) == ((2,), (64,))
+
+
+@pytest.mark.parametrize(
+    ("rows", "ttft", "said"),
+    [
+        (PREFILLS[:2], [12.5], "holds 0 whole prefills of 64 tokens, and 1 were asked for"),
+        (PREFILLS, [12.5, 12.5], "holds 1 whole prefills of 64 tokens, and 2 were asked for"),
+        ([], [12.5], "out of a cache or in graphs"),
+        ([[1, -1, 2, 80, 10.0, None]], [12.5], "prefilled 80 tokens where 64 were asked for"),
+        ([[1, -1, 2, None, 10.0, None]], [12.5], "no start, tokens or busy time"),
+    ],
+)
+def test_prefills_that_do_not_add_up_are_refused(rows: list[list[float | None]], ttft: list[float], said: str) -> None:
+    with pytest.raises(StepLogError, match=said):
+        prefills(rows, 2, 32, ttft)
+
+
+def test_a_prefill_is_no_decode_step() -> None:
+    decodes: list[list[float | None]] = [[n, 2, 2, 66 + 2 * n, 5.0, None] for n in range(3)]
+    assert len(full_batch([*PREFILLS[:1], *decodes], 2, 3)) == 3
