@@ -77,6 +77,12 @@ class TestWhatIsCounted:
         path = traces.write(tmp_path, "x", events)
 
         assert count(path, "CPU", 99) == (2, {"in step": 1.0, "late in the file order": 0.5}, None)
+        assert count(path, "CPU", 99, "prefill") == (1, {"in prefill": 1.0}, None)
+
+    def test_a_trace_without_the_steps_in_question_is_refused(self, tmp_path: Path) -> None:
+        path = traces.write(tmp_path, "x", [span("step[DECODE bs=1]", 10, 9), operator("in step", 11)])
+        with pytest.raises(TraceError, match="holds no prefill step"):
+            count(path, "CPU", 8, "prefill")
 
     def test_gpu_traces_have_no_spans_and_are_counted_over_the_steps_asked_for(self, tmp_path: Path) -> None:
         events = traces.events(Knobs(layers=2), "baseline", "GPU", [("DECODE", 1)] * 4)
