@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from statistics import fmean, geometric_mean
 
-from equipoise_evals.judge.contrasts import PairContrast, Unit
+from equipoise_evals.judge.contrasts import Unit
 from equipoise_evals.judge.levels import LookLevels
 from equipoise_evals.model import Interval, LatencyContrast, LaunchHistory, Metric
 from equipoise_evals.stats.exact import detectable_log_ratio

@@ -154,7 +154,7 @@ def looks_up_to(pairs_max: int, *, with_history: bool = False, layout: Layout = 
     """The looks of a plan of at most ``pairs_max`` launch pairs; the last unit is always one, from the first look on.
 
     A look at 2 pairs exists only where the launch variance is borrowed from history. Where two pairs make one unit,
-    looks come after as many units.
+    looks come after whole units.
     """
     looks, per_unit = (2, *LOOKS) if with_history else LOOKS, PAIRS_PER_UNIT[layout]
     most = pairs_max // per_unit
@@ -168,8 +168,8 @@ class Plan(Frozen):
     ``looks`` are the numbers of finished launch pairs after which the verdict may stop the run; error rates are
     spent over exactly these. ``history``, by metric, is fixed before anything runs; empty means that each comparison
     estimates its launch variance alone. ``stress`` puts each engine under stress before every pass but the first, so
-    that comparing an arm's passes with each other shows whether its answers changed. ``layout_why`` says why this layout
-    was taken; empty where it was not recorded.
+    that comparing an arm's passes with each other shows whether its answers changed. ``layout_why`` says why this
+    layout was taken, and ``gpu_type`` on which kind of GPU of a cluster; empty where that was not recorded.
     """
 
     schema_version: Literal[1] = 1
@@ -179,6 +179,7 @@ class Plan(Frozen):
     declared_aa: bool
     layout: Layout = "co_resident"
     layout_why: str = ""
+    gpu_type: str = ""
     pairs_max: int = Field(ge=1, le=100)
     looks: tuple[int, ...]
     seed: int
