@@ -13,7 +13,7 @@ from equipoise_service.store.lists import Facets, ListFilter, Page, Sort, Summar
 from equipoise_service.store.records import RecordParts, StoredRecorder
 from equipoise_service.store.status import FINAL, InvalidTransition, Status
 from equipoise_service.store.tokens import Token, Tokens
-from equipoise_service.store.transitions import Lease, StoredError
+from equipoise_service.store.transitions import Lease, StoredError, Superseded
 from equipoise_service.store.webhooks import Delivery, Webhook, Webhooks
 
 __all__ = [
@@ -37,6 +37,7 @@ __all__ = [
     "StoredError",
     "StoredRecorder",
     "Summary",
+    "Superseded",
     "Token",
     "Tokens",
     "Webhook",

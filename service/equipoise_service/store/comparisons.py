@@ -21,7 +21,7 @@ from equipoise_service.store.lists import (
 )
 from equipoise_service.store.status import ACTIVE, FINAL, InvalidTransition, Status
 from equipoise_service.store.tables import comparisons
-from equipoise_service.store.transitions import Lease, StoredError, begin, status_of, transition
+from equipoise_service.store.transitions import Lease, StoredError, begin, require_attempt, status_of, transition
 
 
 class NewComparison(NamedTuple):
@@ -236,9 +236,11 @@ class Comparisons:
         with self._database.read() as connection:
             return read_facets(connection)
 
-    def judge(self, comparison_id: str) -> None:
-        """Running becomes judging."""
-        self._move(comparison_id, Status.JUDGING)
+    def judge(self, comparison_id: str, attempt: int | None = None) -> None:
+        """Running becomes judging; raises ``Superseded`` unless it is in this attempt, where one is given."""
+        with self._database.write() as connection:
+            require_attempt(connection, comparison_id, attempt)
+            transition(connection, comparison_id, Status.JUDGING)
 
     def succeed(self, comparison_id: str, verdict: str, word: str) -> None:
         """Judging becomes succeeded; ``verdict`` is its canonical JSON and ``word`` its overall word."""
