@@ -82,8 +82,8 @@ def said(name: str, done: Run) -> str:
     """One line of the report."""
     return (
         f"{name}: {done.comparisons} comparisons in {done.seconds:.0f} s, {done.per_hour:.0f} per hour; from claim "
-        f"to the first engine's start {median(done.before_s):.2f} s (median, at most {max(done.before_s):.2f}), around the "
-        f"engines' time {median(done.after_s):.2f} s (median, at most {max(done.after_s):.2f})"
+        f"to the first engine's start {median(done.before_s):.2f} s (median, at most {max(done.before_s):.2f}), around "
+        f"the engines' time {median(done.after_s):.2f} s (median, at most {max(done.after_s):.2f})"
     )
 
 
