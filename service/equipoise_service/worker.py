@@ -20,12 +20,23 @@ from equipoise_service import logs
 from equipoise_service.bell import Bell, heard
 from equipoise_service.errors import AlreadyFinished, ComparisonNotFound, EquipoiseError, StorageUnavailable
 from equipoise_service.progress import EventProgress
-from equipoise_service.store import FINAL, InvalidTransition, Lease, Store, Stored, StoredError, StoredRecorder
+from equipoise_service.store import (
+    FINAL,
+    InvalidTransition,
+    Lease,
+    LeaseLost,
+    Store,
+    Stored,
+    StoredError,
+    StoredRecorder,
+)
 
 log = logging.getLogger(__name__)
 
 IDLE_POLL_S = 30.0
 """The bell wakes an idle worker; this only limits what a lost ring could cost."""
+SHARED_POLL_S = 2.0
+"""The same where other processes queue too, for which no bell rings here."""
 INTERRUPTED = "the service ended while this comparison was running; what had been measured until then is kept"
 RESUMES = "the service ended while this comparison was running; it goes on from what had been measured until then"
 CANCELLED = "cancelled on request; what had been measured until then is kept"
@@ -123,7 +134,7 @@ class Worker:
                 await asyncio.sleep(RETRY_S)
                 continue
             if stored is None:
-                await heard(ticket, IDLE_POLL_S)
+                await heard(ticket, SHARED_POLL_S if self._store.database.shared else IDLE_POLL_S)
                 continue
             await self._take(stored)
 
@@ -207,7 +218,7 @@ class Worker:
                 if once:
                     return
                 await asyncio.sleep(RETRY_S)
-            except InvalidTransition as settled:  # somebody cancelled it while its end could not be stored
+            except (InvalidTransition, LeaseLost) as settled:  # somebody cancelled it, or took it over
                 log.info("%s", settled, extra=_about(comparison_id))
                 return
             else:
@@ -215,17 +226,19 @@ class Worker:
 
     def _settle(self, comparison_id: str, task: "asyncio.Task[None]") -> None:
         """Store how a task ended: whatever ended it, its comparison is no longer at work now."""
-        comparisons = self._store.comparisons
+        comparisons, owner = self._store.comparisons, self._rules.lease.owner
         if self._lost:
             return
         if task.cancelled():
             if self._cancelled:
-                comparisons.cancel(comparison_id, CANCELLED)
+                comparisons.cancel(comparison_id, CANCELLED, owner)
             elif self._rules.resumes:
-                comparisons.release(comparison_id, RESUMES)
+                comparisons.release(comparison_id, RESUMES, owner)
             else:
-                comparisons.interrupt(comparison_id, INTERRUPTED)
-        elif (error := task.exception()) is not None:
+                comparisons.interrupt(comparison_id, INTERRUPTED, owner)
+        elif isinstance(error := task.exception(), LeaseLost):
+            raise error
+        elif error is not None:
             expected = isinstance(error, EngineFault | EquipoiseError | LimitReached)
             log.log(
                 logging.INFO if expected else logging.ERROR,
@@ -235,7 +248,7 @@ class Worker:
                 exc_info=None if expected else error,
                 extra=_about(comparison_id),
             )
-            comparisons.fail(comparison_id, stored_error(error))
+            comparisons.fail(comparison_id, stored_error(error), owner)
 
     async def _measure_and_judge(self, stored: Stored) -> None:
         """Measure within the limits, then judge what is stored: a verdict rests on nothing that is not."""
@@ -251,7 +264,9 @@ class Worker:
 
         try:
             async with job, stall:
-                progress = EventProgress(self._store.events, stored.id, self._tools.clock, got_on)
+                progress = EventProgress(
+                    self._store.events, stored.id, self._tools.clock, got_on, self._rules.lease.owner
+                )
                 verdict = await self._measured(stored, progress)
         except TimeoutError as late:
             stage = progress.stage if progress else ""
@@ -261,13 +276,15 @@ class Worker:
                 raise LimitReached(stage, f"not done within {self._rules.lease.job_s:g} s") from late
             raise
         await self._stored_now(
-            lambda: self._store.comparisons.succeed(stored.id, canonical_json(verdict), verdict.overall.word)
+            lambda: self._store.comparisons.succeed(
+                stored.id, canonical_json(verdict), verdict.overall.word, self._rules.lease.owner
+            )
         )
 
     async def _measured(self, stored: Stored, progress: EventProgress) -> Verdict:
         """The verdict of a run, which is that of its stored records."""
         plan = Plan.model_validate_json(stored.plan)
-        recorder = StoredRecorder(self._store.records, stored.id)
+        recorder = StoredRecorder(self._store.records, stored.id, owner=self._rules.lease.owner)
         prompts = await asyncio.to_thread(self._tools.prompts, plan)
         launcher = self._tools.launcher(stored.id, plan, recorder)
         world = World(launcher, self._tools.clock, recorder, progress, progress.judged)
@@ -280,7 +297,7 @@ class Worker:
             raise
         await asyncio.to_thread(progress.flush)
         await asyncio.to_thread(recorder.flush)
-        await self._stored_now(lambda: self._store.comparisons.judge(stored.id))
+        await self._stored_now(lambda: self._store.comparisons.judge(stored.id, self._rules.lease.owner))
         verdict = await asyncio.to_thread(lambda: judge(self._store.records.load(stored.id), plan))
         if canonical_json(verdict) != canonical_json(seen):
             raise VerdictMismatch("the stored records give another verdict than the run did; nothing was concluded")

@@ -9,6 +9,7 @@ from typing import NamedTuple, Self
 from equipoise_service.store.comparisons import Comparisons, NewComparison, Stored
 from equipoise_service.store.database import Database, open_database
 from equipoise_service.store.events import Event, Events
+from equipoise_service.store.fence import LeaseLost
 from equipoise_service.store.lists import Facets, ListFilter, Page, Sort, Summary
 from equipoise_service.store.records import RecordParts, StoredRecorder
 from equipoise_service.store.status import FINAL, InvalidTransition, Status
@@ -26,6 +27,7 @@ __all__ = [
     "Facets",
     "InvalidTransition",
     "Lease",
+    "LeaseLost",
     "ListFilter",
     "NewComparison",
     "Page",
