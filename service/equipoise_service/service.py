@@ -30,7 +30,7 @@ class Service:
         store: The database.
         bell: Rings after every write.
         worker: For ``cancel``.
-        working: The worker's life; done means that nothing is taken from the queue any more.
+        working: The worker's life, where there is one; done means that nothing is taken from the queue any more.
         resolve: Makes a plan of a request, or raises a ``Refusal``.
         machine: What this machine is and can start.
         sending: The life of what sends webhooks.
@@ -42,7 +42,7 @@ class Service:
     store: Store
     bell: Bell
     worker: Worker
-    working: "asyncio.Task[None]"
+    working: "asyncio.Task[object]"
     resolve: Callable[[CompareRequest], Plan]
     machine: Machine
     sending: "asyncio.Task[None]"
@@ -74,8 +74,9 @@ async def running(
         bell = Bell()
         store.database.listen(bell.ring)
         worker = Worker(store, tools, bell, rules_of(settings, resumes=resumes, lease_s=lease_s))
-        worker.recover()
-        working = asyncio.create_task(worker.run(), name="worker")
+        if settings.worker:
+            worker.recover()
+        working = asyncio.create_task(worker.run() if settings.worker else asyncio.Event().wait(), name="worker")
         metrics = Metrics(store, settings.data)
         ends = Bell()
         store.comparisons.on_end(lambda _: ends.ring())

@@ -147,6 +147,11 @@ class Settings(BaseSettings):
         description="Requests a second of one token, or of one address without; 50 where tokens are asked for, else no "
         "limit, if not set. Twice as many may come at once.",
     )
+    worker: bool = Field(
+        default=True,
+        description="Take comparisons from the queue; false for a service that only shows and accepts them, beside "
+        "others on the same PostgreSQL.",
+    )
     queue_max: int = Field(default=10_000, ge=1, description="Comparisons that may wait; more are refused.")
     attach_hosts: Annotated[tuple[str, ...], BeforeValidator(_from_json)] = Field(
         default=(),
