@@ -17,7 +17,7 @@ from equipoise_evals.ports import Launcher, Recorder, World
 from equipoise_service import logs
 from equipoise_service.errors import StorageUnavailable
 from equipoise_service.progress import EventProgress
-from equipoise_service.store import Store, Stored, StoredRecorder
+from equipoise_service.store import Holder, Store, Stored, StoredRecorder
 
 log = logging.getLogger(__name__)
 
@@ -74,13 +74,13 @@ class Measuring:
         self._job_s = job_s
         self._stall_s = stall_s
 
-    async def measure(self, stored: Stored) -> Concluded:
+    async def measure(self, stored: Stored, holder: Holder) -> Concluded:
         """Measure within the limits, then judge what is stored: a verdict rests on nothing that is not.
 
         Raises:
             EngineFault: An engine did not do what was asked.
             LimitReached: It took too long.
-            Superseded: Somebody else works on it by now.
+            LeaseLost: Somebody else works on it by now.
         """
         logs.comparison.set(stored.id)
         log.info("measuring %s", stored.model)
@@ -94,8 +94,8 @@ class Measuring:
 
         try:
             async with job, stall:
-                progress = EventProgress(self._store.events, stored.id, self._tools.clock, got_on)
-                verdict = await self._measured(stored, progress)
+                progress = EventProgress(self._store.events, stored.id, self._tools.clock, got_on, holder)
+                verdict = await self._measured(stored, holder, progress)
         except TimeoutError as late:
             stage = progress.stage if progress else ""
             if stall.expired():
@@ -105,10 +105,10 @@ class Measuring:
             raise
         return Concluded(canonical_json(verdict), verdict.overall.word)
 
-    async def _measured(self, stored: Stored, progress: EventProgress) -> Verdict:
+    async def _measured(self, stored: Stored, holder: Holder, progress: EventProgress) -> Verdict:
         """The verdict of a run, which is that of its stored records."""
         plan = Plan.model_validate_json(stored.plan)
-        recorder = StoredRecorder(self._store.records, stored.id, attempt=stored.attempt)
+        recorder = StoredRecorder(self._store.records, stored.id, owner=holder)
         prompts = await asyncio.to_thread(self._tools.prompts, plan)
         launcher = self._tools.launcher(stored.id, plan, recorder)
         world = World(launcher, self._tools.clock, recorder, progress, progress.judged)
@@ -121,7 +121,7 @@ class Measuring:
             raise
         await asyncio.to_thread(progress.flush)
         await asyncio.to_thread(recorder.flush)
-        await stored_now(lambda: self._store.comparisons.judge(stored.id, stored.attempt))
+        await stored_now(lambda: self._store.comparisons.judge(stored.id, holder))
         verdict = await asyncio.to_thread(lambda: judge(self._store.records.load(stored.id), plan))
         if canonical_json(verdict) != canonical_json(seen):
             raise VerdictMismatch("the stored records give another verdict than the run did; nothing was concluded")

@@ -8,7 +8,7 @@ from pydantic import JsonValue
 
 from equipoise_evals.model import Verdict
 from equipoise_service.errors import StorageUnavailable
-from equipoise_service.store import Events
+from equipoise_service.store import Events, Holder
 from equipoise_service.store.background import Background
 from equipoise_service.store.database import BUSY_TIMEOUT_S
 from equipoise_service.store.lists import spark_of
@@ -31,18 +31,25 @@ class EventProgress:
         comparison_id: Of which comparison.
         clock: Seconds of a clock that never steps back.
         heard: Called for every unit, stored or not: the comparison has got on.
+        owner: The worker that the comparison has to be leased to, if any; ``LeaseLost`` is raised once it is not.
 
     Attributes:
         stage: The latest stage.
     """
 
     def __init__(
-        self, events: Events, comparison_id: str, clock: Callable[[], float], heard: Callable[[], None] = lambda: None
+        self,
+        events: Events,
+        comparison_id: str,
+        clock: Callable[[], float],
+        heard: Callable[[], None] = lambda: None,
+        owner: Holder | None = None,
     ) -> None:
         self._events = events
         self._comparison_id = comparison_id
         self._clock = clock
         self._heard = heard
+        self._owner = owner
         self.stage = ""
         self._not_before_s = clock()
         self._stored_s = clock()
@@ -80,7 +87,7 @@ class EventProgress:
 
     def _store(self, kind: str, payload: dict[str, JsonValue]) -> None:
         try:
-            self._events.append(self._comparison_id, kind, payload)
+            self._events.append(self._comparison_id, kind, payload, self._owner)
         except StorageUnavailable as unavailable:
             log.warning("comparison %s: progress not stored: %s", self._comparison_id, unavailable.detail)
             self._not_before_s = self._clock() + PAUSE_S

@@ -33,7 +33,7 @@ class Service:
         store: The database.
         bell: Rings after every write.
         worker: Its slots, for ``cancel``.
-        working: The slots' life; done means that nothing is taken from the queue any more.
+        working: The slots' life, where there are any; done means that nothing is taken from the queue any more.
         resolve: Makes a plan of a request, or raises a ``Refusal``.
         machine: What this machine is and can start.
         sending: The life of what sends webhooks.
@@ -45,7 +45,7 @@ class Service:
     store: Store
     bell: Bell
     worker: Slots
-    working: "asyncio.Task[None]"
+    working: "asyncio.Task[object]"
     resolve: Callable[[CompareRequest], Plan]
     machine: Machine
     sending: "asyncio.Task[None]"
@@ -80,8 +80,9 @@ async def running(
         store.database.listen(bell.ring)
         rules = [rules_of(settings, slot, resumes=resumes, lease_s=lease_s) for slot in range(slots_of(settings))]
         worker = Slots([Worker(store, executor, bell, of_slot) for of_slot in rules])
-        worker.recover()
-        working = asyncio.create_task(worker.run(), name="worker")
+        if settings.worker:
+            worker.recover()
+        working = asyncio.create_task(worker.run() if settings.worker else asyncio.Event().wait(), name="worker")
         metrics = Metrics(store, settings.data)
         ends = Bell()
         store.comparisons.on_end(lambda _: ends.ring())

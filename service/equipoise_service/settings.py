@@ -36,9 +36,15 @@ def _database(value: str) -> str:
     from sqlalchemy.exc import ArgumentError  # noqa: PLC0415
 
     try:
-        make_url(value).get_dialect().import_dbapi()
-    except (ArgumentError, ImportError) as unusable:
-        raise ValueError(f"is no URL of a database ({unusable})") from unusable
+        url = make_url(value)
+        url.get_dialect().import_dbapi()
+    except ArgumentError as unusable:
+        raise ValueError("is no URL of a database") from unusable
+    except ImportError as missing:
+        hint = "; install equipoise-service[postgres]" if url.get_backend_name() == "postgresql" else ""
+        raise ValueError(f"needs a driver that is not installed ({missing}){hint}") from missing
+    if url.get_dialect().is_async or url.get_backend_name() not in ("sqlite", "postgresql"):
+        raise ValueError("names neither SQLite nor PostgreSQL, as `postgresql://user:password@host/name` does")
     return value
 
 
@@ -56,7 +62,10 @@ class Settings(BaseSettings):
         description="Folder of the engine environment and of converted models; may be shared by clones.",
     )
     database_url: Annotated[str, AfterValidator(_database)] | None = Field(
-        default=None, description="SQLAlchemy URL of the database; `equipoise.db` in the data folder if not set."
+        default=None,
+        repr=False,  # it may hold a password
+        description="SQLAlchemy URL of the database, SQLite's or PostgreSQL's; `equipoise.db` in the data folder if "
+        "not set.",
     )
     engine_python: Path | None = Field(
         default=None,
@@ -153,6 +162,11 @@ class Settings(BaseSettings):
         description="Requests a second of one token, or of one address without; 50 where tokens are asked for, else no "
         "limit, if not set. Twice as many may come at once.",
     )
+    worker: bool = Field(
+        default=True,
+        description="Take comparisons from the queue; false for a service that only shows and accepts them, beside "
+        "others on the same PostgreSQL.",
+    )
     queue_max: int = Field(default=10_000, ge=1, description="Comparisons that may wait; more are refused.")
     attach_hosts: Annotated[tuple[str, ...], BeforeValidator(_from_json)] = Field(
         default=(),
@@ -201,9 +215,8 @@ class Settings(BaseSettings):
         except ValidationError as error:
             first = error.errors()[0]
             name = str(first["loc"][0])
-            raise SettingsError(
-                variable_of(name), f"{first['msg'].removeprefix('Value error, ')}, got {values.get(name)!r}"
-            ) from error
+            got = "" if name == "database_url" else f", got {values.get(name)!r}"  # a password may be in there
+            raise SettingsError(variable_of(name), f"{first['msg'].removeprefix('Value error, ')}{got}") from error
         return settings.model_copy(update={"data": settings.data.expanduser(), "cache": settings.cache.expanduser()})
 
     @property

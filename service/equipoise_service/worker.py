@@ -13,12 +13,14 @@ from equipoise_evals.ports import EngineFault
 from equipoise_service.bell import Bell, heard
 from equipoise_service.errors import AlreadyFinished, ComparisonNotFound, EquipoiseError, StorageUnavailable
 from equipoise_service.measuring import RETRY_S, Concluded, LimitReached, stored_now
-from equipoise_service.store import FINAL, InvalidTransition, Lease, Store, Stored, StoredError
+from equipoise_service.store import FINAL, Holder, InvalidTransition, Lease, LeaseLost, Store, Stored, StoredError
 
 log = logging.getLogger(__name__)
 
 IDLE_POLL_S = 30.0
 """The bell wakes an idle worker; this only limits what a lost ring could cost."""
+SHARED_POLL_S = 2.0
+"""The same where other processes queue too, for which no bell rings here."""
 INTERRUPTED = "the service ended while this comparison was running; what had been measured until then is kept"
 RESUMES = "the service ended while this comparison was running; it goes on from what had been measured until then"
 CANCELLED = "cancelled on request; what had been measured until then is kept"
@@ -28,8 +30,8 @@ TRACEBACK_LINES = 40
 class Executor(Protocol):
     """Where comparisons are measured."""
 
-    async def measure(self, stored: Stored) -> Concluded:
-        """Measure one to its verdict; cancelled, it ends engines first.
+    async def measure(self, stored: Stored, holder: Holder) -> Concluded:
+        """Measure one to its verdict, as ``holder``; cancelled, it ends engines first.
 
         Raises:
             PlaceLost: Where it ran is gone; what it had stored can be gone on with.
@@ -111,7 +113,7 @@ class Worker:
                 await asyncio.sleep(RETRY_S)
                 continue
             if stored is None:
-                await heard(ticket, IDLE_POLL_S)
+                await heard(ticket, SHARED_POLL_S if self._store.database.shared else IDLE_POLL_S)
                 continue
             await self._take(stored)
 
@@ -154,7 +156,7 @@ class Worker:
             raise
         finally:
             beating.cancel()
-            await self._settled(stored.id, task, once=ending)
+            await self._settled(stored, task, once=ending)
             self._current, self._task = None, None
 
     async def _beat(self, comparison_id: str, task: "asyncio.Task[None]") -> None:
@@ -181,68 +183,73 @@ class Worker:
             task.cancel()
             return
 
-    async def _settled(self, comparison_id: str, task: "asyncio.Task[None]", *, once: bool) -> None:
+    async def _settled(self, stored: Stored, task: "asyncio.Task[None]", *, once: bool) -> None:
         """Store how a task ended, as soon as it can be stored; ``once`` where the service ends and cannot wait.
 
         What cannot be stored then is left as it is, and the next start recovers it.
         """
         while True:
             try:
-                self._settle(comparison_id, task)
+                self._settle(stored, task)
             except StorageUnavailable as unavailable:
                 log.warning(
                     "comparison %s: its end cannot be stored: %s",
-                    comparison_id,
+                    stored.id,
                     unavailable.detail,
-                    extra=_about(comparison_id),
+                    extra=_about(stored.id),
                 )
                 if once:
                     return
                 await asyncio.sleep(RETRY_S)
-            except InvalidTransition as settled:  # somebody cancelled it while its end could not be stored
-                log.info("%s", settled, extra=_about(comparison_id))
+            except (InvalidTransition, LeaseLost) as settled:  # somebody cancelled it, or took it over
+                log.info("%s", settled, extra=_about(stored.id))
                 return
             else:
                 return
 
-    def _settle(self, comparison_id: str, task: "asyncio.Task[None]") -> None:
+    def _settle(self, stored: Stored, task: "asyncio.Task[None]") -> None:
         """Store how a task ended: whatever ended it, its comparison is no longer at work now."""
-        comparisons = self._store.comparisons
+        comparisons, holder = self._store.comparisons, self._holder(stored)
         if self._lost:
             return
         if task.cancelled():
             if self._cancelled:
-                comparisons.cancel(comparison_id, CANCELLED)
+                comparisons.cancel(stored.id, CANCELLED, holder)
             elif self._rules.resumes:
-                comparisons.release(comparison_id, RESUMES)
+                comparisons.release(stored.id, RESUMES, holder)
             else:
-                comparisons.interrupt(comparison_id, INTERRUPTED)
-        elif isinstance(lost := task.exception(), PlaceLost) and self._goes_on(comparison_id):
-            log.warning("comparison %s: %s; it is queued again", comparison_id, lost, extra=_about(comparison_id))
-            comparisons.release(comparison_id, f"{lost}; it goes on from what had been measured until then")
-        elif (error := task.exception()) is not None:
+                comparisons.interrupt(stored.id, INTERRUPTED, holder)
+        elif isinstance(lost := task.exception(), PlaceLost) and self._goes_on(stored):
+            log.warning("comparison %s: %s; it is queued again", stored.id, lost, extra=_about(stored.id))
+            comparisons.release(stored.id, f"{lost}; it goes on from what had been measured until then", holder)
+        elif isinstance(error := task.exception(), LeaseLost):
+            raise error
+        elif error is not None:
             expected = isinstance(error, EngineFault | EquipoiseError | LimitReached | PlaceLost) or (
                 isinstance(error, MeasuredElsewhere) and error.expected
             )
             log.log(
                 logging.INFO if expected else logging.ERROR,
                 "comparison %s failed: %s",
-                comparison_id,
+                stored.id,
                 error,
                 exc_info=None if expected else error,
-                extra=_about(comparison_id),
+                extra=_about(stored.id),
             )
-            comparisons.fail(comparison_id, stored_error(error))
+            comparisons.fail(stored.id, stored_error(error), holder)
 
-    def _goes_on(self, comparison_id: str) -> bool:
+    def _goes_on(self, stored: Stored) -> bool:
         """Whether a comparison may be begun once more."""
-        stored = self._store.comparisons.get(comparison_id)
-        return self._rules.resumes and stored is not None and stored.attempt < self._rules.attempts
+        return self._rules.resumes and stored.attempt < self._rules.attempts
+
+    def _holder(self, stored: Stored) -> Holder:
+        """This worker, in the attempt that it claimed."""
+        return Holder(self._rules.lease.owner, stored.attempt)
 
     async def _measure_and_judge(self, stored: Stored) -> None:
         """Have it measured, and store its verdict."""
-        verdict, word = await self._executor.measure(stored)
-        await stored_now(lambda: self._store.comparisons.succeed(stored.id, verdict, word))
+        verdict, word = await self._executor.measure(stored, self._holder(stored))
+        await stored_now(lambda: self._store.comparisons.succeed(stored.id, verdict, word, self._holder(stored)))
 
 
 def _about(comparison_id: str) -> dict[str, str]:

@@ -13,17 +13,17 @@ from equipoise_service.machine import Machine
 from equipoise_service.measuring import Concluded, LimitReached, Measuring, Tools
 from equipoise_service.questions import prompts_of
 from equipoise_service.settings import Settings
-from equipoise_service.store import Store, Superseded
+from equipoise_service.store import Holder, LeaseLost, Store
 from equipoise_service.worker import stored_error
 
 log = logging.getLogger(__name__)
 
 
 class Job(NamedTuple):
-    """What an actor is told: which comparison, which attempt of it, and under which settings."""
+    """What an actor is told: which comparison, as whom it writes about it, and under which settings."""
 
     comparison_id: str
-    attempt: int
+    holder: Holder
     settings: Settings
 
 
@@ -49,7 +49,7 @@ class ComparisonActor:
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            expected = isinstance(error, EngineFault | EquipoiseError | LimitReached | Superseded)
+            expected = isinstance(error, EngineFault | EquipoiseError | LimitReached | LeaseLost)
             log.log(logging.INFO if expected else logging.ERROR, "failed: %s", error, exc_info=not expected)
             return Answer(None, stored_error(error).model_dump_json(), expected)
 
@@ -60,13 +60,13 @@ async def measured(job: Job, node: str) -> Concluded:
     store = Store.open(settings.url_of_database, migrated=False)
     try:
         stored = store.comparisons.get(job.comparison_id)
-        if stored is None or stored.attempt != job.attempt:
-            raise Superseded(f"attempt {job.attempt} of comparison {job.comparison_id} is over")
+        if stored is None:
+            raise LeaseLost(job.comparison_id)
         # On a loopback cluster other comparisons' engines share the folder, and must not be taken for leftovers.
         machine = Machine(settings, node, settings.engine_logs / job.comparison_id)
         tools = Tools(machine.launcher, lambda plan: prompts_of(plan, machine))
         measuring = Measuring(store, tools, job_s=settings.job_limit_s, stall_s=settings.stall_limit_s)
-        return await measuring.measure(stored)
+        return await measuring.measure(stored, job.holder)
     finally:
         store.database.close()
 

@@ -18,7 +18,7 @@ from equipoise_service.engines.environment import Device
 from equipoise_service.errors import StorageUnavailable
 from equipoise_service.measuring import Concluded
 from equipoise_service.settings import Settings
-from equipoise_service.store import Events, Stored, StoredError
+from equipoise_service.store import Events, Holder, Stored, StoredError
 from equipoise_service.worker import MeasuredElsewhere, PlaceLost
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class RayExecutor:
         self._events = events
         self._places = Places()
 
-    async def measure(self, stored: Stored) -> Concluded:
+    async def measure(self, stored: Stored, holder: Holder) -> Concluded:
         """Measure a comparison on some node that has room for it, waiting for one.
 
         Raises:
@@ -53,7 +53,7 @@ class RayExecutor:
         needed = ", ".join(f"{amount:g} {name}" for name, amount in bundle)
         self._tell(stored.id, f"asking the cluster for {needed}")
         place, whole = self._places.take(bundle, stored.id), False
-        reply: ray.ObjectRef[Answer] = place.actor.measure.remote(Job(stored.id, stored.attempt, self._settings))
+        reply: ray.ObjectRef[Answer] = place.actor.measure.remote(Job(stored.id, holder, self._settings))
         try:
             answer: Answer = await reply
             whole = True

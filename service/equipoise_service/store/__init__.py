@@ -9,11 +9,12 @@ from typing import NamedTuple, Self
 from equipoise_service.store.comparisons import Comparisons, NewComparison, Stored
 from equipoise_service.store.database import Database, open_database
 from equipoise_service.store.events import Event, Events
+from equipoise_service.store.fence import Holder, LeaseLost
 from equipoise_service.store.lists import Facets, ListFilter, Page, Sort, Summary
 from equipoise_service.store.records import RecordParts, StoredRecorder
 from equipoise_service.store.status import FINAL, InvalidTransition, Status
 from equipoise_service.store.tokens import Token, Tokens
-from equipoise_service.store.transitions import Lease, StoredError, Superseded
+from equipoise_service.store.transitions import Lease, StoredError
 from equipoise_service.store.webhooks import Delivery, Webhook, Webhooks
 
 __all__ = [
@@ -24,8 +25,10 @@ __all__ = [
     "Event",
     "Events",
     "Facets",
+    "Holder",
     "InvalidTransition",
     "Lease",
+    "LeaseLost",
     "ListFilter",
     "NewComparison",
     "Page",
@@ -37,7 +40,6 @@ __all__ = [
     "StoredError",
     "StoredRecorder",
     "Summary",
-    "Superseded",
     "Token",
     "Tokens",
     "Webhook",

@@ -18,8 +18,8 @@ from equipoise_evals.model import AnswerRecord, PassRecord, Record, Records
 from equipoise_service.errors import StorageUnavailable
 from equipoise_service.store.background import Background
 from equipoise_service.store.database import BUSY_TIMEOUT_S, Database
+from equipoise_service.store.fence import Holder, require_lease
 from equipoise_service.store.tables import record_parts
-from equipoise_service.store.transitions import require_attempt
 
 COMPRESSED_KINDS = frozenset({"block", "pass"})
 BATCH = 32
@@ -48,14 +48,14 @@ class RecordParts:
         """Append one record durably and return its number, from 1."""
         return self.append_all(comparison_id, [record])
 
-    def append_all(self, comparison_id: str, records: Sequence[Record], attempt: int | None = None) -> int:
+    def append_all(self, comparison_id: str, records: Sequence[Record], owner: Holder | None = None) -> int:
         """Append records durably, all or none, and return the last one's number; passes take their answers' place.
 
         Raises:
-            Superseded: The comparison is no longer in this attempt, where one is given.
+            LeaseLost: The comparison is no longer ``owner``'s, where one is named.
         """
         with self._database.write() as connection:
-            require_attempt(connection, comparison_id, attempt)
+            require_lease(connection, comparison_id, owner)
             seq = _insert(connection, comparison_id, records)
             for record in records:
                 if isinstance(record, PassRecord):
@@ -133,17 +133,18 @@ class StoredRecorder:
     Answers are written by a thread of their own, all that came while it wrote in one transaction: hundreds a second may
     come, and a commit that waits for the disk takes milliseconds. The same thread takes over whatever cannot be written
     at once because the database is locked or the disk is full, and tries until it can: engines that hold a GPU do not
-    wait for it, and no measurement is lost to it. ``flush`` waits until everything is down. With an
-    ``attempt``, nothing is written once the comparison is in another one.
+    wait for it, and no measurement is lost to it. ``flush`` waits until everything is down.
+
+    With an ``owner``, nothing is written once the comparison is no longer that worker's, and ``LeaseLost`` says so.
     """
 
     def __init__(
-        self, parts: RecordParts, comparison_id: str, patience_s: float = 600.0, *, attempt: int | None = None
+        self, parts: RecordParts, comparison_id: str, patience_s: float = 600.0, owner: Holder | None = None
     ) -> None:
         self._parts = parts
-        self._attempt = attempt
         self._comparison_id = comparison_id
         self._patience_s = patience_s
+        self._owner = owner
         self._appended = list(parts.load(comparison_id).records)
         self._background = Background("records")
         self._waiting: list[Record] = []
@@ -174,7 +175,7 @@ class StoredRecorder:
             return False
         self._late = False
         try:
-            self._parts.append_all(self._comparison_id, [record], self._attempt)
+            self._parts.append_all(self._comparison_id, [record], self._owner)
         except StorageUnavailable as unavailable:
             log.warning("comparison %s: %s; it is written once it can be", self._comparison_id, unavailable.detail)
             self._late = True
@@ -196,7 +197,7 @@ class StoredRecorder:
         began_s = time.monotonic()
         while True:
             try:
-                self._parts.append_all(self._comparison_id, records, self._attempt)
+                self._parts.append_all(self._comparison_id, records, self._owner)
             except StorageUnavailable:
                 if time.monotonic() - began_s >= self._patience_s:
                     raise

@@ -43,23 +43,6 @@ class Lease(NamedTuple):
     job_s: float = 48 * 3600.0
 
 
-class Superseded(Exception):
-    """A comparison is no longer in the attempt that writes: somebody else works on it by now, or nobody."""
-
-
-def require_attempt(connection: Connection, comparison_id: str, attempt: int | None) -> None:
-    """Raise ``Superseded`` unless a comparison is at work in its ``attempt``-th attempt; None asks for nothing.
-
-    Inside the transaction that writes: what a process that was taken for dead still writes reaches no record.
-    """
-    if attempt is None:
-        return
-    query = select(comparisons.c.attempt, comparisons.c.status).where(comparisons.c.id == comparison_id)
-    now = connection.execute(query.with_for_update()).one()
-    if now.attempt != attempt or now.status not in ACTIVE:
-        raise Superseded(f"attempt {attempt} of comparison {comparison_id} is over; it is {now.status}, {now.attempt}")
-
-
 def begin(connection: Connection, comparison_id: str, lease: Lease) -> None:
     """Queued becomes running, under this lease; it has begun when its first attempt did."""
     now = datetime.now(UTC)

@@ -15,6 +15,7 @@ import httpx
 from equipoise_service.folder import holder_of
 from equipoise_service.settings import Settings
 from tests.fakes.launching import ROOT
+from tests.support import postgres
 
 PATIENCE_S = 120
 """Against hanging only: what is asserted are states, and a busy machine may take its time to reach them."""
@@ -33,6 +34,7 @@ def served(settings: Settings, log: IO[bytes] | None = None, **variables: str) -
     environment = {
         "PATH": os.environ["PATH"], "EQUIPOISE_DATA": str(settings.data), "EQUIPOISE_CACHE": str(settings.cache),
         "EQUIPOISE_DEVICE": "simulated", "EQUIPOISE_PORT": "0", "EQUIPOISE_ENGINE_MODULE": "tests.fakes.none",
+        **postgres.variables_for(settings.data),
     }  # fmt: skip
     command = [sys.executable, "-m", "equipoise_service", "serve"]
     with subprocess.Popen(command, env=environment | variables, stderr=log) as process:
@@ -65,6 +67,7 @@ def variables_of(folder: Path, **knobs: object) -> dict[str, str]:
         "EQUIPOISE_PLUGIN_PATH": str(ROOT),
         "EQUIPOISE_ENGINE_VARIABLES": json.dumps({"EQUIPOISE_SIM": json.dumps(knobs)}),
         "EQUIPOISE_PORT": "0",
+        **postgres.variables_for(folder / "data"),
     }
 
 

@@ -13,7 +13,7 @@ from equipoise_service import logs
 from equipoise_service.bell import Bell
 from equipoise_service.ids import new_id
 from equipoise_service.measuring import Concluded
-from equipoise_service.store import Lease, NewComparison, Status, Store, Stored
+from equipoise_service.store import Holder, Lease, NewComparison, Status, Store, Stored
 from equipoise_service.store.background import Background
 from equipoise_service.store.tables import comparisons
 from equipoise_service.worker import Rules, Worker
@@ -39,7 +39,7 @@ def lost(store: Store) -> str:
 
 def worker(store: Store, *, resumes: bool = True) -> Worker:
     class Nothing:
-        async def measure(self, stored: Stored) -> Concluded:
+        async def measure(self, stored: Stored, holder: Holder) -> Concluded:
             raise AssertionError("nothing is measured here")
 
     return Worker(store, Nothing(), Bell(), Rules(Lease("here"), resumes=resumes))

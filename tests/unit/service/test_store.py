@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import Connection, Table, event, insert
+from sqlalchemy import Connection, Table, event, insert, update
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import IntegrityError, StatementError
@@ -28,6 +28,7 @@ from equipoise_service.store import (
     Store,
     StoredError,
     StoredRecorder,
+    tables,
 )
 from equipoise_service.store.status import TRANSITIONS
 from equipoise_service.store.tables import UtcDateTime, events, metadata
@@ -284,6 +285,7 @@ def test_the_oldest_unfinished_twin_is_found(store: Store) -> None:
     assert store.comparisons.unfinished_twin("b" * 64) is None
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize(
     ("chosen", "index"),
     [
@@ -325,6 +327,7 @@ def fill(store: Store, pages: int) -> None:
     )
 
 
+@pytest.mark.sqlite
 def test_a_full_disk_is_unavailable_storage_and_recovers(store: Store) -> None:
     comparison_id = add(store)
     fill(store, 0)
@@ -336,6 +339,7 @@ def test_a_full_disk_is_unavailable_storage_and_recovers(store: Store) -> None:
     assert len(store.records.load(comparison_id).records) == len(before.records) + 1
 
 
+@pytest.mark.sqlite
 def test_a_locked_database_is_unavailable_storage_and_a_recorder_waits_for_it(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -356,6 +360,7 @@ def test_a_locked_database_is_unavailable_storage_and_a_recorder_waits_for_it(
     assert [record.kind for record in recorder.records().records] == ["stop", "answer", "stop"]
 
 
+@pytest.mark.sqlite
 def test_a_recorder_whose_patience_ends_says_so(store: Store, tmp_path: Path) -> None:
     recorder = StoredRecorder(store.records, add(store))
     other = sqlite3.connect(tmp_path / "deep" / "equipoise.db", isolation_level=None)
@@ -496,7 +501,9 @@ def test_records_of_nothing_are_refused(store: Store) -> None:
 def test_the_database_holds_verdict_and_status_together(store: Store) -> None:
     comparison_id = add(store)
     with pytest.raises(IntegrityError), store.database.write() as connection:
-        connection.exec_driver_sql("UPDATE comparisons SET verdict = '{}' WHERE id = ?", (comparison_id,))
+        connection.execute(
+            update(tables.comparisons).where(tables.comparisons.c.id == comparison_id).values(verdict="{}")
+        )
 
 
 def test_a_failed_write_leaves_nothing_and_frees_the_writer(store: Store) -> None:
@@ -504,7 +511,9 @@ def test_a_failed_write_leaves_nothing_and_frees_the_writer(store: Store) -> Non
 
     def half_a_write() -> None:
         with store.database.write() as connection:
-            connection.exec_driver_sql("UPDATE comparisons SET status = 'running' WHERE id = ?", (comparison_id,))
+            connection.execute(
+                update(tables.comparisons).where(tables.comparisons.c.id == comparison_id).values(status="running")
+            )
             raise RuntimeError("stop")
 
     with pytest.raises(RuntimeError, match="stop"):
@@ -542,6 +551,7 @@ def test_listeners_hear_of_commits_only(store: Store) -> None:
     assert len(rings) == 1
 
 
+@pytest.mark.sqlite
 def test_sqlite_is_prepared(store: Store) -> None:
     with store.database.read() as connection:
         pragmas = {
@@ -557,6 +567,7 @@ def test_migrations_lead_to_the_tables(store: Store) -> None:
         assert compare_metadata(context, metadata) == []
 
 
+@pytest.mark.sqlite
 def test_migrations_and_tables_have_the_same_constraints(store: Store) -> None:
     # compare_metadata does not look at CHECK constraints, so the two schemas' own words are compared.
     with store.database.read() as connection:
