@@ -78,8 +78,9 @@ def clean_environment() -> dict[str, str]:
 class Serving:
     """``equipoise serve`` as a process of its own."""
 
-    def __init__(self, tmp_path: Path, variables: dict[str, str]) -> None:
+    def __init__(self, tmp_path: Path, variables: dict[str, str], program: str = "equipoise_service") -> None:
         self._folder = tmp_path
+        self._program = program
         self._environment = {
             **clean_environment(),
             **variables_of(tmp_path),
@@ -91,7 +92,7 @@ class Serving:
     def __enter__(self) -> "Serving":
         log = (self._folder / "serve.log").open("ab")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "equipoise_service", "serve"], env=self._environment, stdout=log, stderr=log
+            [sys.executable, "-m", self._program, "serve"], env=self._environment, stdout=log, stderr=log
         )
         log.close()
         try:
