@@ -79,6 +79,7 @@ test: setup check ## Set everything up and run every test that this machine can 
 	@$(MAKE) --no-print-directory browser
 	@$(BIN)/python -m pytest tests/integration -m "engine and not chaos"
 	@$(MAKE) --no-print-directory test-backends
+	@$(MAKE) --no-print-directory test-postgres
 
 .PHONY: browser
 browser: .venv/.ready ## Test the pages in Debian's Chromium; as root it is installed with apt-get where it is missing
@@ -88,6 +89,25 @@ browser: .venv/.ready ## Test the pages in Debian's Chromium; as root it is inst
 			apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core; \
 		else echo "Chromium is missing; get it with: sudo apt-get install chromium"; fi; fi
 	@$(BIN)/python -m pytest tests/browser
+
+SERVICE_TESTS := tests/integration/service
+ON_POSTGRES := $(addprefix tests/unit/service/test_,store.py lists.py recover.py) \
+	$(addprefix tests/contract/service/test_,access.py http.py observability.py) \
+	$(addprefix $(SERVICE_TESTS)/test_,exchange.py life.py many.py migrations.py postgres.py prune.py queue.py) \
+	$(addprefix $(SERVICE_TESTS)/test_,simulated.py two_services.py webhooks.py)
+POSTGRES_TESTS ?= -n 2 --dist loadfile -m "not chaos and not engine" $(ON_POSTGRES)
+
+.PHONY: test-postgres
+test-postgres: .venv/.ready ## Run what touches a database over Debian's PostgreSQL; as root it is installed where it is missing
+	@if ! command -v initdb > /dev/null && ! ls /usr/lib/postgresql/*/bin/initdb > /dev/null 2>&1; then \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
+			echo "PostgreSQL is missing; installing Debian's: apt-get install --no-install-recommends postgresql"; \
+			apt-get update -qq && apt-get install -qq -y --no-install-recommends postgresql-common && \
+			: "a private cluster is all that is wanted, so none is made of the package's own" && \
+			sed -i 's/^#\?create_main_cluster.*/create_main_cluster = false/' /etc/postgresql-common/createcluster.conf && \
+			apt-get install -qq -y --no-install-recommends postgresql; \
+		else echo "PostgreSQL is missing; get it with: sudo apt-get install postgresql"; fi; fi
+	@$(BIN)/python -m tests.support.postgres $(BIN)/python -m pytest $(POSTGRES_TESTS)
 
 .PHONY: test-backends
 test-backends: setup ## The plugin's own tests, inside the engine environment
@@ -99,6 +119,11 @@ test-backends: setup ## The plugin's own tests, inside the engine environment
 .PHONY: test-chaos
 test-chaos: .venv/.ready ## 200 comparisons while services and engines are killed at random, seeded (a quarter of an hour)
 	@$(BIN)/python -m pytest -n 2 --timeout 3600 -rP tests/integration/service/test_chaos.py -m chaos
+
+.PHONY: test-chaos-postgres
+test-chaos-postgres: .venv/.ready ## 120 comparisons by two services on one PostgreSQL, stopped and killed, seeded (half an hour)
+	@$(MAKE) --no-print-directory test-postgres \
+		POSTGRES_TESTS="-n 2 --timeout 3600 -rP -m chaos $(SERVICE_TESTS)/test_two_services.py"
 
 .PHONY: calibrate
 calibrate: .venv/.ready ## How often the judge errs in simulated worlds: the full grid into docs/calibration.md (a quarter of an hour and more)
