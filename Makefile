@@ -126,6 +126,14 @@ test-chaos-postgres: .venv/.ready ## 120 comparisons by two services on one Post
 	@$(MAKE) --no-print-directory test-postgres \
 		POSTGRES_TESTS="-n 2 --timeout 3600 -rP -m chaos $(SERVICE_TESTS)/test_two_services.py"
 
+.venv/.ray: .venv/.ready
+	@$(BIN)/uv sync -q --frozen --inexact --extra ray --compile-bytecode
+	@touch $@
+
+.PHONY: test-ray
+test-ray: .venv/.ray ## 60 comparisons over a Ray cluster of three nodes on the loopback, of which one dies (five minutes)
+	@$(BIN)/python -m pytest -rP tests/cluster
+
 .PHONY: calibrate
 calibrate: .venv/.ready ## How often the judge errs in simulated worlds: the full grid into docs/calibration.md (a quarter of an hour and more)
 	@$(BIN)/equipoise calibrate --output docs/calibration.md
@@ -162,6 +170,10 @@ bench-client: setup ## Our client and SGLang's against an engine of fixed speed,
 	@$(BIN)/equipoise setup --print engine-python | { read -r engine; set -o pipefail; \
 	$(BIN)/python -m tests.support.bench_client "$$engine" "$$(ls -d $(EQUIPOISE_CACHE)/models/*-float32 | head -n 1)" \
 	| tee docs/evidence/bench-client.txt; }
+
+.PHONY: bench-ray
+bench-ray: .venv/.ray ## Four logical nodes against one machine, simulated engines, into docs/evidence/bench-ray.txt (six minutes)
+	@set -o pipefail; $(BIN)/python -m tests.support.bench_ray | tee docs/evidence/bench-ray.txt
 
 STEP ?=
 MODELS ?= models

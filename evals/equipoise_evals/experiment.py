@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import groupby, takewhile
 
-from equipoise_evals.decode.schedule import PlannedBlock, launch_order, planned_blocks
+from equipoise_evals.decode.schedule import PlannedBlock, launch_order, launches, pair_blocks
 from equipoise_evals.gsm8k.chat import AnyPrompt
 from equipoise_evals.gsm8k.measure import ask_divergences, measure_pass
 from equipoise_evals.judge import judge
@@ -25,6 +25,7 @@ from equipoise_evals.model import (
     QuestionsRecord,
     Records,
     Regression,
+    Role,
     TreatmentInactive,
     TreatmentRecord,
     Verdict,
@@ -59,13 +60,14 @@ async def run_comparison(plan: Plan, prompts: Sequence[AnyPrompt], world: World)
         world.recorder.append(questions_record(prompts))
     for pair in range(finished + 1, plan.pairs_max + 1):
         world.progress("launch", pair - 1, plan.pairs_max, f"starting launch pair {pair}")
-        async with world.launcher.launch_pair(plan, pair, launch_order(plan, pair)) as engines:
-            await warm_up(engines, plan, world)
-            await attest(engines, world)
-            if await treatment_is_live(engines, plan, pair, world):
-                await measure_accuracy(engines, plan, prompts, pair, world)
-                await measure_latency(engines, plan, pair, world)
-                await verify_guards(engines, pair, world)
+        for together in launches(plan, pair):
+            async with world.launcher.launch_pair(plan, pair, together) as engines:
+                await warm_up(engines, plan, world)
+                await attest(engines, world)
+                if await treatment_is_live(engines, plan, pair, world):
+                    await measure_accuracy(engines, plan, prompts, pair, world)
+                    await measure_latency(engines, plan, pair, world)
+                    await verify_guards(engines, pair, world)
         world.progress("launch", pair, plan.pairs_max, f"launch pair {pair} finished")
         verdict = judge(world.recorder.records(), plan)
         world.judged(pair, verdict)
@@ -82,10 +84,9 @@ def finished_pairs(records: Records, plan: Plan) -> int:
 
     def complete(pair: int) -> bool:
         asked = plan.accuracy is not None and pair <= plan.accuracy.passes_max
-        planned = len(list(planned_blocks(plan.latency, pair))) if plan.latency else 0
         return (
             all((pair, role) in guarded for role in ROLES)
-            and blocks[pair] == planned
+            and blocks[pair] == len(pair_blocks(plan, pair))
             and (not asked or all((pair, role) in passed for role in ROLES))
         )
 
@@ -99,52 +100,60 @@ def questions_record(prompts: Sequence[AnyPrompt]) -> QuestionsRecord:
     )
 
 
+def present(engines: Engines) -> list[Role]:
+    """The roles of the engines that run, the baseline's first."""
+    return [role for role in ROLES if role in engines]
+
+
 async def warm_up(engines: Engines, plan: Plan, world: World) -> None:
     """Decode one unrecorded block per batch size in each engine, so that nothing is compiled in a timed block."""
     batches = plan.latency.batch_sizes if plan.latency else (1,)
     tokens, steps = (plan.latency.prompt_tokens, plan.latency.warmup_steps) if plan.latency else (16, 8)
     for done, batch in enumerate(batches):
         world.progress("warm_up", done, len(batches), f"batch {batch}")
-        for role in ROLES:
+        for role in present(engines):
             await engines[role].decode(batch, tokens, steps, seed=plan.seed)
 
 
 async def attest(engines: Engines, world: World) -> None:
     """Record what each engine proves it is. A missing or wrong attestation raises ``EngineFault``."""
-    for role in ROLES:
+    for role in present(engines):
         world.recorder.append(await engines[role].attest())
 
 
 async def verify_guards(engines: Engines, pair: int, world: World) -> None:
     """Ask each engine once more, after the work and before its stop: a tripped guard raises ``EngineFault``."""
-    for role in ROLES:
+    for role in present(engines):
         guard = (await engines[role].attest()).attestation.get("guard")
         state = guard.get("state") if isinstance(guard, dict) else None
         world.recorder.append(GuardRecord(pair=pair, role=role, state=None if state is None else str(state)))
 
 
 async def treatment_is_live(engines: Engines, plan: Plan, pair: int, world: World) -> bool:
-    """Count fills per decode step in both engines of the first pair; False ends the run before it costs more.
+    """Count fills per decode step in the engines of the first pair; False ends the run before it costs more.
 
+    Where one engine runs at a time, the first is measured before the second can be counted.
     Engines that ran already write their traces where nobody here can read them, so there the treatment is not shown.
     """
     if plan.arms.attached:
         return True
     if pair == 1:
         batch = plan.latency.primary_batch if plan.latency else 1
-        for done, role in enumerate(ROLES):
-            world.progress("treatment", done, len(ROLES), f"tracing the {ROLE_NAMES[role]}")
+        for done, role in enumerate(present(engines)):
+            world.progress("treatment", done, len(engines), f"tracing the {ROLE_NAMES[role]}")
             world.recorder.append(await engines[role].count_kernels(batch, TRACED_STEPS))
     evidence = judge_treatment(world.recorder.records().of(TreatmentRecord))
-    return plan.declared_aa or (evidence is not None and evidence.active)
+    if evidence is None:
+        return len(engines) < len(ROLES)
+    return plan.declared_aa or evidence.active
 
 
 async def measure_accuracy(engines: Engines, plan: Plan, prompts: Sequence[AnyPrompt], pair: int, world: World) -> None:
-    """One greedy pass per arm over the same questions, in the order in which the engines were started."""
+    """One greedy pass per engine over the same questions, in the order in which the engines were started."""
     if plan.accuracy is None or pair > plan.accuracy.passes_max:
         return
     passed = {(done.pair, done.role) for done in world.recorder.records().of(PassRecord)}
-    roles = [role for role in launch_order(plan, pair) if (pair, role) not in passed]
+    roles = [role for role in launch_order(plan, pair) if role in engines and (pair, role) not in passed]
     if roles and plan.stress and pair > 1:
         await put_under_stress(engines, plan, pair, world)
     for role in roles:
@@ -153,22 +162,22 @@ async def measure_accuracy(engines: Engines, plan: Plan, prompts: Sequence[AnyPr
 
 
 async def put_under_stress(engines: Engines, plan: Plan, pair: int, world: World) -> None:
-    """Send both engines the same requests that broke scratch elsewhere; a guard that trips raises ``EngineFault``."""
+    """Send all engines the same requests that broke scratch elsewhere; a guard that trips raises ``EngineFault``."""
     batch = max(plan.latency.batch_sizes) if plan.latency else STRESS_BATCH
-    for done, role in enumerate(launch_order(plan, pair)):
-        world.progress("stress", done, len(ROLES), ROLE_NAMES[role])
+    for done, role in enumerate(role for role in launch_order(plan, pair) if role in engines):
+        world.progress("stress", done, len(engines), ROLE_NAMES[role])
         world.recorder.append(await engines[role].stress(batch, seed=plan.seed + pair))
 
 
 async def measure_latency(engines: Engines, plan: Plan, pair: int, world: World) -> None:
-    """Decode blocks in ABBA / BAAB order at each batch size; a quad beside foreign load is run once more.
+    """Decode the planned blocks of these engines; a quad, or an engine's half, beside foreign load is run once more.
 
     There are at most as many repetitions in a pair as there are batch sizes, so that a busy machine measures longer but
     not for ever; what stays disturbed is judged, and said.
     """
     if plan.latency is None:
         return
-    blocks = list(planned_blocks(plan.latency, pair))
+    blocks = [block for block in pair_blocks(plan, pair) if block.role in engines]
     total = len(blocks)
     repetitions = len(plan.latency.batch_sizes)
     for _, of_quad in groupby(blocks, key=lambda block: (block.batch, block.quad)):
@@ -192,11 +201,13 @@ async def measure_quad(
     attempt: int,
     total: int,
 ) -> bool:
-    """Decode the four blocks of a quad, of ``total`` in the pair; True if there was foreign load beside one of them."""
+    """Decode the blocks of a quad, of ``total`` in the pair; True if there was foreign load beside one of them."""
     disturbed = False
     for block in quad:
         again = ", again: there was foreign load" if attempt > 1 else ""
-        world.progress("decode", block.sequence - 1, total, f"{ROLE_NAMES[block.role]}, batch {block.batch}{again}")
+        world.progress(
+            "decode", min(block.sequence, total) - 1, total, f"{ROLE_NAMES[block.role]}, batch {block.batch}{again}"
+        )
         decoded = await engines[block.role].decode(
             block.batch, latency.prompt_tokens, latency.steps_per_block, seed=seed + 1_000 * pair + block.quad
         )

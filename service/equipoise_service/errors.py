@@ -200,6 +200,20 @@ class BackendUnsupported(Refusal):
         super().__init__(f"arm {arm!r}: {why}; nothing was changed for you: give both arms the same other backend")
 
 
+class TooFewDevices(Refusal):
+    """The layout and the tensor parallelism ask for more GPUs than a comparison can get here."""
+
+    title = "Too few devices"
+    type = "too-few-devices"
+
+    def __init__(self, layout: str, needed: int, there: int) -> None:
+        detail = (
+            f"layout {layout} takes {needed} GPUs of one machine and there are {there}; ask for another layout, "
+            "a smaller --tp-size, or more devices (EQUIPOISE_DEVICES)"
+        )
+        super().__init__(detail, [FieldError("/layout", detail)])
+
+
 class NoEngine(Refusal):
     """This machine cannot start any engine; the operator has to set it up."""
 

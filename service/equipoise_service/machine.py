@@ -21,6 +21,7 @@ from equipoise_service.engines.embedded import Converter
 from equipoise_service.engines.environment import Device
 from equipoise_service.engines.leftovers import Leftovers
 from equipoise_service.engines.models import ModelPlaces, resolve_model, simulated_model
+from equipoise_service.engines.placing import Place, gpus_needed
 from equipoise_service.engines.provision import engine_environment_path, find_backends, plugin_path
 from equipoise_service.errors import NoEngine
 from equipoise_service.profiles import PROFILES, DeviceProfile
@@ -33,12 +34,20 @@ LauncherFactory = Callable[[str, Plan, Recorder], Launcher]
 
 
 class Machine:
-    """What requests are resolved against and engines are started on."""
+    """What requests are resolved against and engines are started on.
 
-    def __init__(self, settings: Settings) -> None:
+    Args:
+        settings: The operator's decisions.
+        node: Its name among the machines of a cluster; empty for the service's own.
+        engines_below: Folder below which engines of an earlier service are ended before any is started; that of all
+            engine logs if None.
+    """
+
+    def __init__(self, settings: Settings, node: str = "", engines_below: Path | None = None) -> None:
         self.settings = settings
+        self.node = node
         self.device: Device = find_device() if settings.device == "auto" else settings.device
-        self.leftovers = Leftovers(settings.engine_logs.resolve())
+        self.leftovers = Leftovers((engines_below or settings.engine_logs).resolve())
 
     @property
     def profile(self) -> DeviceProfile:
@@ -109,14 +118,30 @@ class Machine:
         if plan.arms.attached:
             return AttachedLauncher(recorder)
         work = self.settings.engine_logs / comparison_id
-        gpu = _nvml() if self.device == "cuda" else None
-        return SGLangLauncher(self.environments(), recorder, work, device=gpu, leftovers=self.leftovers)
+        pool = self.devices()
+        gpu = _nvml(",".join(pool), gpus_needed(plan.arms, plan.layout)) if self.device == "cuda" else None
+        place = Place(pool, self.node)
+        return SGLangLauncher(self.environments(), recorder, work, device=gpu, leftovers=self.leftovers, place=place)
+
+    def devices(self) -> tuple[str, ...]:
+        """The pool of GPUs, as ``CUDA_VISIBLE_DEVICES`` names them; empty where engines use none."""
+        if self.settings.devices or self.device != "cuda":
+            return self.settings.devices
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        if visible:
+            return tuple(name.strip() for name in visible.split(","))
+        return tuple(str(index) for index in range(len(list(Path("/dev").glob("nvidia[0-9]*")))))
+
+    def device_bytes(self) -> int | None:
+        """Memory of the first GPU of the pool; None where there is none, or nobody to ask."""
+        gpu = _nvml(",".join(self.devices()), 1) if self.device == "cuda" else None
+        return None if gpu is None else gpu.total_bytes()
 
 
-def _nvml() -> NvmlDevice | None:
-    """The GPU's memory, where the driver can be asked for it; engines run without, only less watched."""
+def _nvml(visible: str | None = None, gpus: int = 1) -> NvmlDevice | None:
+    """The GPUs' memory, where the driver can be asked for it; engines run without, only less watched."""
     try:
-        return NvmlDevice()
+        return NvmlDevice(visible, gpus)
     except pynvml.NVMLError as error:
         log.warning("NVML cannot be asked, so nobody checks that engines give their device memory back: %s", error)
         return None

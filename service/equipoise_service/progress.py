@@ -8,7 +8,7 @@ from pydantic import JsonValue
 
 from equipoise_evals.model import Verdict
 from equipoise_service.errors import StorageUnavailable
-from equipoise_service.store import Events
+from equipoise_service.store import Events, Holder
 from equipoise_service.store.background import Background
 from equipoise_service.store.database import BUSY_TIMEOUT_S
 from equipoise_service.store.lists import spark_of
@@ -43,7 +43,7 @@ class EventProgress:
         comparison_id: str,
         clock: Callable[[], float],
         heard: Callable[[], None] = lambda: None,
-        owner: str | None = None,
+        owner: Holder | None = None,
     ) -> None:
         self._events = events
         self._comparison_id = comparison_id

@@ -8,7 +8,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from equipoise_evals.model import ArmSpec, Frozen, Part, Prompting, ScratchPolicy
+from equipoise_evals.model import ArmSpec, Frozen, Layout, Part, Prompting, ScratchPolicy
 
 Batch = Annotated[int, Field(ge=1, le=65_536)]
 LARGEST_SEED = 2**31 - 1
@@ -78,6 +78,9 @@ class CompareRequest(Frozen):
         quads: ABBA quads per batch size in one launch pair; null takes the device profile's.
         priority: Comparisons of a higher priority are begun first, among equals the older one.
         stress: Whether each engine is put under stress before every pass but the first.
+        layout: ``co_resident`` on one device set, ``alternating`` one after the other on it, ``crossover`` on two that
+            are swapped; null takes ``co_resident``, or ``alternating`` where two engines do not fit.
+        gpu_type: Kind of GPU in a Ray cluster, as its ``accelerator_type`` names it; null takes any.
     """
 
     model: str = Field(min_length=1, max_length=1_000, pattern=r"^[^\x00-\x1f\x7f]+$")
@@ -102,6 +105,8 @@ class CompareRequest(Frozen):
     quads: int | None = Field(default=None, ge=1, le=100)
     priority: int = Field(default=0, ge=-100, le=100)
     stress: bool = False
+    layout: Layout | None = None
+    gpu_type: str | None = Field(default=None, max_length=80, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
 
     @model_validator(mode="after")
     def _batches_fit(self) -> Self:
@@ -129,6 +134,8 @@ class CompareRequest(Frozen):
                 raise ValueError(
                     f"the {name}'s engine runs already, so engine, flags and environment do not apply to it"
                 )
+        if attached and self.layout not in (None, "co_resident"):
+            raise ValueError("engines that run already are where they are: a layout cannot be chosen for them")
         if attached and self.stress:
             raise ValueError("engines that run already are not put under stress: others may be using them")
         return self

@@ -10,13 +10,16 @@ from dataclasses import dataclass, field
 
 from equipoise_evals.model import Plan
 from equipoise_service.bell import Bell
+from equipoise_service.errors import SettingsError
 from equipoise_service.machine import Machine
+from equipoise_service.measuring import Measuring, Tools
 from equipoise_service.metrics import Metrics
 from equipoise_service.requests import CompareRequest
-from equipoise_service.settings import Settings
+from equipoise_service.settings import Settings, variable_of
+from equipoise_service.slots import Slots
 from equipoise_service.store import Lease, Store
 from equipoise_service.webhooks import Sender
-from equipoise_service.worker import Rules, Tools, Worker
+from equipoise_service.worker import Executor, Rules, Worker
 
 log = logging.getLogger(__name__)
 
@@ -29,8 +32,8 @@ class Service:
         settings: The operator's decisions.
         store: The database.
         bell: Rings after every write.
-        worker: For ``cancel``.
-        working: The worker's life, where there is one; done means that nothing is taken from the queue any more.
+        worker: Its slots, for ``cancel``.
+        working: The slots' life, where there are any; done means that nothing is taken from the queue any more.
         resolve: Makes a plan of a request, or raises a ``Refusal``.
         machine: What this machine is and can start.
         sending: The life of what sends webhooks.
@@ -41,7 +44,7 @@ class Service:
     settings: Settings
     store: Store
     bell: Bell
-    worker: Worker
+    worker: Slots
     working: "asyncio.Task[object]"
     resolve: Callable[[CompareRequest], Plan]
     machine: Machine
@@ -70,10 +73,13 @@ async def running(
     """
     settings = machine.settings
     store = Store.open(settings.url_of_database)
+    cluster = contextlib.ExitStack()
     try:
+        executor = executor_of(machine, store, tools, cluster)
         bell = Bell()
         store.database.listen(bell.ring)
-        worker = Worker(store, tools, bell, rules_of(settings, resumes=resumes, lease_s=lease_s))
+        rules = [rules_of(settings, slot, resumes=resumes, lease_s=lease_s) for slot in range(slots_of(settings))]
+        worker = Slots([Worker(store, executor, bell, of_slot) for of_slot in rules])
         if settings.worker:
             worker.recover()
         working = asyncio.create_task(worker.run() if settings.worker else asyncio.Event().wait(), name="worker")
@@ -91,10 +97,38 @@ async def running(
                     await task
             await sender.flush()
     finally:
+        cluster.close()
         store.database.close()
 
 
-def rules_of(settings: Settings, *, resumes: bool, lease_s: float) -> Rules:
-    """How this service's worker holds what it works on."""
-    owner = f"{socket.gethostname()}:{settings.data.expanduser().resolve()}"
-    return Rules(Lease(owner, lease_s, settings.job_limit_s), stall_s=settings.stall_limit_s, resumes=resumes)
+def executor_of(machine: Machine, store: Store, tools: Tools, cluster: contextlib.ExitStack) -> Executor:
+    """Where comparisons are measured: in this process, or on a cluster that is left when ``cluster`` is closed.
+
+    Raises:
+        SettingsError: Ray is asked for and is not installed, or its cluster is not there.
+    """
+    settings = machine.settings
+    if settings.executor == "local":
+        return Measuring(store, tools, job_s=settings.job_limit_s, stall_s=settings.stall_limit_s)
+    try:
+        from equipoise_service.cluster.executor import RayExecutor  # noqa: PLC0415 - an extra, and slow
+        from equipoise_service.cluster.places import connected  # noqa: PLC0415
+    except ModuleNotFoundError as missing:
+        why = f"needs the extra: pip install 'equipoise-service[ray]' ({missing})"
+        raise SettingsError(variable_of("executor"), why) from missing
+    try:
+        cluster.enter_context(connected(settings.ray_address))
+    except ConnectionError as nowhere:
+        raise SettingsError(variable_of("ray_address"), f"finds no cluster: {nowhere}") from nowhere
+    return RayExecutor(settings, machine.device, store.events)
+
+
+def slots_of(settings: Settings) -> int:
+    """Comparisons at work at once: one on this machine, where a second would disturb it."""
+    return settings.slots if settings.executor == "ray" else 1
+
+
+def rules_of(settings: Settings, slot: int, *, resumes: bool, lease_s: float) -> Rules:
+    """How a worker of this service holds what it works on."""
+    owner = f"{socket.gethostname()}:{settings.data.expanduser().resolve()}" + (f"#{slot}" if slot else "")
+    return Rules(Lease(owner, lease_s, settings.job_limit_s), resumes=resumes)

@@ -92,6 +92,21 @@ class Settings(BaseSettings):
     device: Literal["auto", "cuda", "cpu", "simulated"] = Field(
         default="auto", description="What engines run on; `auto` takes a CUDA device where there is one, else the CPU."
     )
+    devices: Annotated[tuple[str, ...], BeforeValidator(_from_json)] = Field(
+        default=(),
+        description="A JSON list of the GPUs that engines may use, as `CUDA_VISIBLE_DEVICES` names them; "
+        "those of that variable, else all, if empty.",
+    )
+    executor: Literal["local", "ray"] = Field(
+        default="local",
+        description="Where comparisons run: `local` one at a time on this machine, "
+        "`ray` on the nodes of a Ray cluster.",
+    )
+    slots: int = Field(
+        default=8, ge=1, le=1_000, description="Comparisons that may be placed on a Ray cluster at once."
+    )
+    ray_address: str = Field(default="auto", description="Address of the Ray cluster; `auto` finds this machine's.")
+    ray_cpus: float = Field(default=2.0, gt=0, description="CPU cores that a comparison takes of a Ray node.")
     host: str = Field(default="127.0.0.1", description="Address that `equipoise serve` binds.")
     port: int = Field(
         default=8642, ge=0, le=65535, description="Port that `equipoise serve` binds; 0 takes a free one."

@@ -246,7 +246,7 @@ def _passes_to_come(accuracy: AccuracyInconclusive) -> str:
 def _pairs_to_come(latency: LatencyInconclusive) -> str:
     if latency.evidence.clock == "client":
         return "to decide the speed let Equipoise launch both engines; rounds of engines that ran already cannot"
-    if latency.pairs_needed is None and latency.evidence.busy.pairs < LOOKS[0]:
+    if latency.pairs_needed is None and latency.evidence.busy.units < LOOKS[0]:
         return (
             f"{latency.evidence.busy.pairs} launch pairs are too few to tell how many would decide the speed: allow "
             "more (pairs_max), on a quieter machine if there is one"

@@ -44,6 +44,7 @@ class LaunchRecord(Frozen):
         attestation: The plugin's own record out of ``/server_info``, unedited.
         server_info: The rest of ``/server_info`` that matters to the reader (backends, dtype, versions, KV pool).
         stage_s: Seconds per stage: ``spawn_to_ready``, ``first_generation``.
+        node: Machine of a cluster on which it ran; empty for the service's own, or where it was not recorded.
         attached: Whether the engine ran already: ``argv`` and ``environment`` are then empty because nobody here knows
             them, ``started_at`` is when it was attached to, and the attestation is empty where it shows none.
     """
@@ -59,6 +60,7 @@ class LaunchRecord(Frozen):
     server_info: dict[str, JsonValue]
     stage_s: dict[str, float]
     attached: bool = False
+    node: str = ""
 
 
 class PdlLinks(Frozen):
@@ -388,7 +390,8 @@ class Records(Frozen):
         """The blocks that count: those of each engine's last launch in a pair, and of each quad's last run in it.
 
         A pair that was cut short is launched again when the run is resumed, and timed again as a whole: the launch is
-        the unit, so blocks of two launches never make one pair. The same holds for the runs of a quad.
+        the unit, so blocks of two launches never make one pair. The same holds for the runs of a quad, of which each
+        engine has its own half where one runs at a time.
         """
         last = {(r.pair, r.role): place for place, r in enumerate(self.records) if isinstance(r, LaunchRecord)}
         launched = [
@@ -396,8 +399,8 @@ class Records(Frozen):
             for place, record in enumerate(self.records)
             if isinstance(record, BlockRecord) and place > last.get((record.pair, record.role), -1)
         ]
-        attempts: dict[tuple[int, int, int], int] = {}
+        attempts: dict[tuple[int, int, int, Role], int] = {}
         for block in launched:
-            quad = (block.pair, block.batch, block.quad)
-            attempts[quad] = max(block.attempt, attempts.get(quad, 1))
-        return tuple(b for b in launched if b.attempt == attempts[b.pair, b.batch, b.quad])
+            run = (block.pair, block.batch, block.quad, block.role)
+            attempts[run] = max(block.attempt, attempts.get(run, 1))
+        return tuple(b for b in launched if b.attempt == attempts[b.pair, b.batch, b.quad, b.role])

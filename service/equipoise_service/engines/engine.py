@@ -44,8 +44,11 @@ Prompts = Sequence[Sequence[int]]
 DEATH_WAIT_S = 10.0
 """A broken connection is often the first sign of a death that the process table shows later: SGLang's main process
 outlives a crashed scheduler by about 5 s."""
-OBSERVERS: dict[Device, Callable[[], Telemetry | CpuLoad]] = {"cuda": Telemetry, "cpu": CpuLoad}
-"""Who watches a device while a block decodes; nobody a simulated one."""
+OBSERVERS: dict[Device, Callable[[str | None], Telemetry | CpuLoad]] = {
+    "cuda": Telemetry,
+    "cpu": lambda _: CpuLoad(),
+}
+"""Who watches a device, named as in ``CUDA_VISIBLE_DEVICES``, while a block decodes; nobody a simulated one."""
 SPARE_STEPS = 4
 """Steps beyond those asked for, should a sequence join the batch a step late."""
 TRACE_PROMPT_TOKENS = 16
@@ -81,6 +84,7 @@ class Launch:
     device_pids: set[int] = field(default_factory=set)
     foreign_pids: tuple[int, ...] = ()
     pinned_cpu: int | None = None
+    node: str = ""
 
 
 class SGLangEngine:
@@ -122,6 +126,7 @@ class SGLangEngine:
             attestation=record,
             server_info=seen,
             stage_s=dict(self.launch.stage_s),
+            node=self.launch.node,
         )
 
     async def probe(self, prompt: Asked) -> PromptProbe:
@@ -228,7 +233,7 @@ class SGLangEngine:
         observer = OBSERVERS.get(self.launch.device)
         if observer is None:
             return await work, {}, None
-        async with observer() as seen:
+        async with observer(",".join(self.launch.start.devices) or None) as seen:
             done = await work
         return done, seen.summary(), seen.disturbance()
 

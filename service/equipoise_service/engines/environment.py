@@ -24,7 +24,8 @@ MEMORY_FRACTIONS: Mapping[Device, tuple[float, float]] = {
 }
 """``--mem-fraction-static`` of the first and the second engine on one device. On a GPU the fraction counts what the
 first engine already took, so the second needs a larger one for a pool of the same size. It follows the order of the
-start, never the arm, and the order is drawn anew for each pair."""
+start, never the arm, and the order is drawn anew for each pair. An engine that has a GPU to itself gets none:
+SGLang's own rule then leaves room for graphs by the size of the device."""
 
 INHERITED = (
     "PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "USER", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES",
@@ -77,12 +78,16 @@ class Start(NamedTuple):
         ports: Its ports.
         files: Its files.
         position: 0 for the first engine of the pair, 1 for the second.
+        alone: Whether it shares its devices with no other engine.
+        devices: Its GPUs, as ``CUDA_VISIBLE_DEVICES`` names them; empty leaves that to the service's own variable.
     """
 
     launch_id: str
     ports: EnginePorts
     files: EngineFiles
     position: int
+    alone: bool = False
+    devices: tuple[str, ...] = ()
 
 
 def engine_command(environment: EngineEnvironment, arm: ArmSpec, model: ModelRef, start: Start) -> EngineCommand:
@@ -90,14 +95,15 @@ def engine_command(environment: EngineEnvironment, arm: ArmSpec, model: ModelRef
 
     The arm's own flags come last, so that an explicit ``--mem-fraction-static`` wins over the default by position.
     """
-    fraction = MEMORY_FRACTIONS[environment.device][start.position]
+    fraction = MEMORY_FRACTIONS[environment.device][0 if start.alone else start.position]
+    memory = () if start.alone and environment.device == "cuda" else ("--mem-fraction-static", str(fraction))
     argv = (
         str(environment.python), "-m", environment.module,
         "--model-path", model.path,
         "--host", "127.0.0.1",
         "--port", str(start.ports.http),
         "--nccl-port", str(start.ports.nccl),
-        "--mem-fraction-static", str(fraction),
+        *memory,
         *arm.flags,
     )  # fmt: skip
     variables = {
@@ -108,6 +114,8 @@ def engine_command(environment: EngineEnvironment, arm: ArmSpec, model: ModelRef
         "EQUIPOISE_LAUNCH_ID": start.launch_id,
         "PYTHONUNBUFFERED": "1",
     }
+    if start.devices:
+        variables["CUDA_VISIBLE_DEVICES"] = ",".join(start.devices)
     if environment.device == "cpu":
         variables["SGLANG_PLATFORM"] = PLATFORM_PLUGIN
     if environment.plugin_path is not None:

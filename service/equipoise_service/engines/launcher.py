@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from equipoise_evals.decode.schedule import launch_order
 from equipoise_evals.model import Plan, Role
 from equipoise_evals.model.records import StopRecord
 from equipoise_evals.ports import Engine, EngineFault, Recorder
@@ -30,6 +31,7 @@ from equipoise_service.engines.environment import (
 )
 from equipoise_service.engines.leftovers import Leftovers
 from equipoise_service.engines.limits import Limits
+from equipoise_service.engines.placing import Place, devices_of
 from equipoise_service.engines.ports import PortChooser
 from equipoise_service.engines.process import KILL_WAIT_S, ProcessTree, Stopped
 
@@ -52,6 +54,7 @@ class SGLangLauncher:
         limits: Time limits.
         device: The device whose memory engines take, where it can be asked.
         leftovers: What earlier engines of this service left behind; its own if None.
+        place: Where engines run; wherever the service does if None.
 
     Attributes:
         ports: Chooses the engines' ports.
@@ -66,6 +69,7 @@ class SGLangLauncher:
         *,
         device: Device | None = None,
         leftovers: Leftovers | None = None,
+        place: Place | None = None,
     ) -> None:
         self._environments = environments
         self._recorder = recorder
@@ -74,10 +78,12 @@ class SGLangLauncher:
         self.ports = PortChooser()
         self._device = device
         self._leftovers = leftovers or Leftovers()
+        self._place = place or Place()
+        self._pools = readiness.Pools()
 
     @asynccontextmanager
-    async def launch_pair(self, plan: Plan, pair: int, order: tuple[Role, Role]) -> AsyncIterator[dict[Role, Engine]]:
-        """Start both engines in ``order``, one after the other; both are gone when the context is left.
+    async def launch_pair(self, plan: Plan, pair: int, order: tuple[Role, ...]) -> AsyncIterator[dict[Role, Engine]]:
+        """Start the engines of ``order``, one after the other; they are gone when the context is left.
 
         On a GPU the second is started once the first has taken its memory: SGLang sizes a KV pool by what is free at
         the time, and most of a start comes after that.
@@ -93,12 +99,13 @@ class SGLangLauncher:
             log.warning("launch pair %d starts beside other processes on the device: %s", pair, foreign)
         try:
             async with _together() as start:
-                for position, role in enumerate(order):
+                for role in order:
+                    position = (order if len(order) > 1 else launch_order(plan, pair)).index(role)
                     started = start(self._start(plan, pair, role, position, running))
                     await _memory_taken(started, running)
             for engine in running:
                 engine.launch.foreign_pids = tuple(foreign)
-            await readiness.require_equal_pools(running)
+            await self._pools.require_equal(pair, running)
             engines: dict[Role, Engine] = {engine.role: engine for engine in running}
             yield engines
         finally:
@@ -134,7 +141,14 @@ class SGLangLauncher:
         folder = self._work_dir / f"pair-{pair:03d}-{role}-{attempt}-{uuid.uuid4().hex[:8]}"
         folder.mkdir(parents=True)
         files = EngineFiles(log=folder / "engine.log", steps=folder / "steps.jsonl", traces=folder / "traces")
-        start = Start(f"eq-{uuid.uuid4().hex}", self.ports.choose(), files, position)
+        start = Start(
+            f"eq-{uuid.uuid4().hex}",
+            self.ports.choose(),
+            files,
+            position,
+            alone=plan.layout != "co_resident",
+            devices=devices_of(plan, pair, role, self._place.devices),
+        )
         command = engine_command(environment, arm, plan.model, start)
         launch = Launch(
             pair,
@@ -145,6 +159,7 @@ class SGLangLauncher:
             start,
             command,
             datetime.now(UTC).isoformat("T", "milliseconds"),
+            node=self._place.node,
         )
         tree = await _never_lost(
             ProcessTree.spawn(

@@ -45,16 +45,25 @@ async def until_ready(engine: SGLangEngine, limits: Limits) -> None:
         engine.launch.pinned_cpu = pinning.pin_scheduler(engine.tree.members())
 
 
-async def require_equal_pools(engines: Sequence[SGLangEngine]) -> None:
-    """Raise ``EngineFault`` unless all engines have KV pools of one size."""
-    sizes = {}
-    for engine in engines:
-        info = (await engine.attest()).server_info
-        sizes[engine.role] = info.get("max_total_num_tokens")
-    if len(set(map(str, sizes.values()))) > 1:
-        raise engines[-1].fault(
-            "start", f"the KV pools differ: {sizes} tokens; give both arms a --max-total-tokens that fits twice"
-        )
+class Pools:
+    """The sizes of KV pools within a launch pair, whose engines may run one after the other."""
+
+    def __init__(self) -> None:
+        self._pair = 0
+        self._sizes: dict[str, object] = {}
+
+    async def require_equal(self, pair: int, engines: Sequence[SGLangEngine]) -> None:
+        """Raise ``EngineFault`` unless all engines of the pair so far have KV pools of one size."""
+        if pair != self._pair:
+            self._pair, self._sizes = pair, {}
+        for engine in engines:
+            info = (await engine.attest()).server_info
+            self._sizes[engine.role] = info.get("max_total_num_tokens")
+        if len(set(map(str, self._sizes.values()))) > 1:
+            raise engines[-1].fault(
+                "start",
+                f"the KV pools differ: {self._sizes} tokens; give both arms a --max-total-tokens that fits twice",
+            )
 
 
 async def _until_healthy(engine: SGLangEngine, limits: Limits) -> None:

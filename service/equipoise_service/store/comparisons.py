@@ -9,7 +9,7 @@ from sqlalchemy.exc import IntegrityError
 
 from equipoise_service.store.database import Database
 from equipoise_service.store.events import add_event
-from equipoise_service.store.fence import require_lease
+from equipoise_service.store.fence import Holder, require_lease
 from equipoise_service.store.lists import (
     Facets,
     ListFilter,
@@ -217,7 +217,7 @@ class Comparisons:
             self._tell(orphan.id)
         return True
 
-    def release(self, comparison_id: str, reason: str, owner: str | None = None) -> None:
+    def release(self, comparison_id: str, reason: str, owner: Holder | None = None) -> None:
         """Running or judging becomes queued again: its worker has to let go, and the next one goes on from there."""
         self._move(comparison_id, Status.QUEUED, owner, why=reason)
 
@@ -240,11 +240,11 @@ class Comparisons:
 
     # With an ``owner`` each of the following raises LeaseLost unless the comparison is that worker's.
 
-    def judge(self, comparison_id: str, owner: str | None = None) -> None:
+    def judge(self, comparison_id: str, owner: Holder | None = None) -> None:
         """Running becomes judging."""
         self._move(comparison_id, Status.JUDGING, owner)
 
-    def succeed(self, comparison_id: str, verdict: str, word: str, owner: str | None = None) -> None:
+    def succeed(self, comparison_id: str, verdict: str, word: str, owner: Holder | None = None) -> None:
         """Judging becomes succeeded; ``verdict`` is its canonical JSON and ``word`` its overall word."""
         with self._database.write() as connection:
             require_lease(connection, comparison_id, owner)
@@ -252,16 +252,16 @@ class Comparisons:
             transition(connection, comparison_id, Status.SUCCEEDED, verdict=verdict, verdict_word=word, **shown)
         self._tell(comparison_id)
 
-    def fail(self, comparison_id: str, error: StoredError, owner: str | None = None) -> None:
+    def fail(self, comparison_id: str, error: StoredError, owner: Holder | None = None) -> None:
         """Running or judging becomes failed."""
         self._move(comparison_id, Status.FAILED, owner, error=error.model_dump_json())
 
-    def cancel(self, comparison_id: str, reason: str, owner: str | None = None) -> None:
+    def cancel(self, comparison_id: str, reason: str, owner: Holder | None = None) -> None:
         """Queued, running or judging becomes cancelled."""
         error = StoredError(stage="cancel", reason=reason)
         self._move(comparison_id, Status.CANCELLED, owner, error=error.model_dump_json())
 
-    def interrupt(self, comparison_id: str, reason: str, owner: str | None = None) -> None:
+    def interrupt(self, comparison_id: str, reason: str, owner: Holder | None = None) -> None:
         """Running or judging becomes interrupted."""
         error = StoredError(stage="interrupt", reason=reason)
         self._move(comparison_id, Status.INTERRUPTED, owner, error=error.model_dump_json())
@@ -275,7 +275,7 @@ class Comparisons:
             transition(connection, comparison_id, Status.QUEUED, error=None, finished_at=None, attempt=0)
 
     def _move(
-        self, comparison_id: str, wanted: Status, owner: str | None, why: str | None = None, **values: str | None
+        self, comparison_id: str, wanted: Status, owner: Holder | None, why: str | None = None, **values: str | None
     ) -> None:
         """One transition: the row and the event that tells of it, in one transaction."""
         with self._database.write() as connection:

@@ -10,7 +10,7 @@ from pydantic import JsonValue, TypeAdapter
 from sqlalchemy import Connection, func, insert, select
 
 from equipoise_service.store.database import Database
-from equipoise_service.store.fence import require_lease
+from equipoise_service.store.fence import Holder, require_lease
 from equipoise_service.store.tables import events
 
 Payload = dict[str, JsonValue]
@@ -48,7 +48,7 @@ class Events:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def append(self, comparison_id: str, kind: str, payload: Payload, owner: str | None = None) -> int:
+    def append(self, comparison_id: str, kind: str, payload: Payload, owner: Holder | None = None) -> int:
         """Append one event durably and return its number.
 
         Raises:

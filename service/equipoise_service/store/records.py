@@ -18,7 +18,7 @@ from equipoise_evals.model import AnswerRecord, PassRecord, Record, Records
 from equipoise_service.errors import StorageUnavailable
 from equipoise_service.store.background import Background
 from equipoise_service.store.database import BUSY_TIMEOUT_S, Database
-from equipoise_service.store.fence import require_lease
+from equipoise_service.store.fence import Holder, require_lease
 from equipoise_service.store.tables import record_parts
 
 COMPRESSED_KINDS = frozenset({"block", "pass"})
@@ -48,7 +48,7 @@ class RecordParts:
         """Append one record durably and return its number, from 1."""
         return self.append_all(comparison_id, [record])
 
-    def append_all(self, comparison_id: str, records: Sequence[Record], owner: str | None = None) -> int:
+    def append_all(self, comparison_id: str, records: Sequence[Record], owner: Holder | None = None) -> int:
         """Append records durably, all or none, and return the last one's number; passes take their answers' place.
 
         Raises:
@@ -139,7 +139,7 @@ class StoredRecorder:
     """
 
     def __init__(
-        self, parts: RecordParts, comparison_id: str, patience_s: float = 600.0, owner: str | None = None
+        self, parts: RecordParts, comparison_id: str, patience_s: float = 600.0, owner: Holder | None = None
     ) -> None:
         self._parts = parts
         self._comparison_id = comparison_id

@@ -8,13 +8,13 @@ import pytest
 from sqlalchemy import insert, select, update
 
 from equipoise_service.machine import Machine
+from equipoise_service.measuring import Tools
 from equipoise_service.requests import CompareRequest
 from equipoise_service.resolve import resolve
 from equipoise_service.service import running as serving
 from equipoise_service.settings import Settings
 from equipoise_service.store import NewComparison, Store
 from equipoise_service.store.tables import comparisons
-from equipoise_service.worker import Tools
 from tests.integration.service.conftest import LATENCY_ONLY, Start, running_over
 from tests.integration.service.fake import FakeLauncher
 from tests.integration.service.test_life import Gate

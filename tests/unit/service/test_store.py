@@ -20,6 +20,7 @@ from equipoise_service.errors import StorageUnavailable
 from equipoise_service.ids import new_id
 from equipoise_service.store import (
     FINAL,
+    Holder,
     InvalidTransition,
     Lease,
     LeaseLost,
@@ -273,13 +274,14 @@ def test_a_heartbeat_tells_who_lost_its_comparison(store: Store) -> None:
 def test_a_worker_that_lost_its_comparison_writes_nothing_about_it(store: Store) -> None:
     comparison_id = add(store)
     store.comparisons.claim(Lease("stopped", lease_s=-1.0))
-    recorder = StoredRecorder(store.records, comparison_id, owner="stopped")
+    stopped = Holder("stopped", 1)
+    recorder = StoredRecorder(store.records, comparison_id, owner=stopped)
     recorder.append(STOP)
     (orphan,) = store.comparisons.orphans("here")
     assert store.comparisons.release_orphan(orphan, "here", "no heartbeat")
     assert claimed(store) == comparison_id
     events = store.events.after(comparison_id, 0)
-    comparisons, owner = store.comparisons, "stopped"
+    comparisons, owner = store.comparisons, stopped
     for write in (
         lambda: recorder.append(STOP),
         lambda: store.events.append(comparison_id, "progress", {}, owner),

@@ -1,0 +1,91 @@
+"""Has a comparison measured at a place on a cluster, waits for its end, and says what became of it.
+
+Both engines of a launch pair run on one node, for a place is on one. A node that dies takes the place along; the worker
+then queues the comparison again, and whoever claims it goes on from the stored pairs.
+"""
+
+import asyncio
+import contextlib
+import logging
+
+import ray
+from ray.exceptions import RayActorError, RayError, TaskCancelledError
+
+from equipoise_evals.model import Plan
+from equipoise_service.cluster.actor import Answer, Job
+from equipoise_service.cluster.places import Places, resources
+from equipoise_service.engines.environment import Device
+from equipoise_service.errors import StorageUnavailable
+from equipoise_service.measuring import Concluded
+from equipoise_service.settings import Settings
+from equipoise_service.store import Events, Holder, Stored, StoredError
+from equipoise_service.worker import MeasuredElsewhere, PlaceLost
+
+log = logging.getLogger(__name__)
+
+ENDS_WITHIN_S = 60.0
+"""A cancelled task ends its engines first; after so long its process is killed."""
+
+
+class RayExecutor:
+    """Satisfies ``equipoise_service.worker.Executor``.
+
+    Args:
+        settings: The operator's decisions; they go to the nodes as they are, without the token.
+        device: What engines run on there.
+        events: Where it is said that a comparison waits for a place.
+    """
+
+    def __init__(self, settings: Settings, device: Device, events: Events) -> None:
+        self._settings = settings.model_copy(update={"token": None, "device": device})
+        self._device = device
+        self._events = events
+        self._places = Places()
+
+    async def measure(self, stored: Stored, holder: Holder) -> Concluded:
+        """Measure a comparison on some node that has room for it, waiting for one.
+
+        Raises:
+            PlaceLost: The node or the process there died.
+            MeasuredElsewhere: It failed there.
+        """
+        bundle = resources(Plan.model_validate_json(stored.plan), self._device, self._settings.ray_cpus)
+        needed = ", ".join(f"{amount:g} {name}" for name, amount in bundle)
+        self._tell(stored.id, f"asking the cluster for {needed}")
+        place, whole = self._places.take(bundle, stored.id), False
+        reply: ray.ObjectRef[Answer] = place.actor.measure.remote(Job(stored.id, holder, self._settings))
+        try:
+            answer: Answer = await reply
+            whole = True
+        except asyncio.CancelledError:
+            await ended(reply)
+            raise
+        except RayActorError as lost:
+            raise PlaceLost(f"the node or the process that measured it was lost ({_short(lost)})") from lost
+        except RayError as refused:
+            error = StoredError(stage="place", reason=_short(refused), log_tail=str(refused)[-4000:])
+            raise MeasuredElsewhere(error, expected=False) from refused
+        finally:
+            (self._places.keep if whole else self._places.give_back)(place)
+        if answer.concluded is None:
+            raise MeasuredElsewhere(StoredError.model_validate_json(answer.error or ""), expected=answer.expected)
+        return answer.concluded
+
+    def _tell(self, comparison_id: str, detail: str) -> None:
+        try:
+            self._events.append(comparison_id, "progress", {"stage": "place", "done": 0, "total": 1, "detail": detail})
+        except StorageUnavailable as unavailable:
+            log.warning("comparison %s: %s", comparison_id, unavailable.detail)
+
+
+async def ended(reply: "ray.ObjectRef[Answer]") -> None:
+    """Order a task to end and wait until its engines are gone, but not for ever."""
+    ray.cancel(reply)
+    with contextlib.suppress(TaskCancelledError, RayError, TimeoutError):
+        async with asyncio.timeout(ENDS_WITHIN_S):
+            await reply
+
+
+def _short(error: Exception) -> str:
+    """The first line of a text that may hold a remote traceback."""
+    return str(error).strip().partition("\n")[0]
