@@ -65,11 +65,13 @@ serve: setup ## Run the service and its dashboard on 127.0.0.1
 # --- Checks and tests ----------------------------------------------------------------------------------------------
 
 .PHONY: check
-check: .venv/.ready ## Format, lint, types, import contracts
+check: .venv/.ready ## Format, lint, types, import contracts, Dockerfiles and compose file
 	@$(BIN)/ruff format --check -q .
 	@$(BIN)/ruff check -q .
 	@$(BIN)/mypy
 	@PYTHONPATH=backends $(BIN)/lint-imports
+	@$(BIN)/hadolint docker/*.Dockerfile
+	@$(BIN)/check-jsonschema -q --builtin-schema vendor.compose-spec docker/compose.yaml
 
 .PHONY: test
 test: setup check ## Set everything up and run every test that this machine can run
@@ -174,6 +176,14 @@ bench-client: setup ## Our client and SGLang's against an engine of fixed speed,
 .PHONY: bench-ray
 bench-ray: .venv/.ray ## Four logical nodes against one machine, simulated engines, into docs/evidence/bench-ray.txt (six minutes)
 	@set -o pipefail; $(BIN)/python -m tests.support.bench_ray | tee docs/evidence/bench-ray.txt
+
+.PHONY: image-service
+image-service: ## Build the image of the service without engines
+	docker build --file docker/service.Dockerfile --tag equipoise-service .
+
+.PHONY: image-engine
+image-engine: ## Build the image of a GPU host: SGLang's own, the plugin and the service
+	docker build --file docker/engine.Dockerfile --tag equipoise-engine .
 
 STEP ?=
 MODELS ?= models
