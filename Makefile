@@ -161,6 +161,11 @@ bench-pages: .venv/.ready ## Lists over 10,000 comparisons and the page of the l
 bench-load: .venv/.ready ## Lists and pages under load beside a running comparison, into docs/evidence/bench-load.txt
 	@set -o pipefail; $(BIN)/python -m tests.support.bench_load | tee docs/evidence/bench-load.txt
 
+.PHONY: bench-scale
+bench-scale: .venv/.ready ## 1,000 comparisons a day over 200 GPUs, simulated from measured times, into docs/evidence/bench-scale.txt
+	@set -o pipefail; $(BIN)/python -m tests.support.postgres $(BIN)/python -m tests.support.bench_scale \
+	| tee docs/evidence/bench-scale.txt
+
 .PHONY: bench-reference
 bench-reference: setup ## The CPU reference's decode step against torch_native's, into docs/evidence/bench-reference.txt
 	@plugin=$$($(BIN)/equipoise setup --print plugin-path); $(BIN)/equipoise setup --print engine-python | { read -r engine; \
