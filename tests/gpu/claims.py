@@ -63,6 +63,39 @@ def treatment(document: Document, layers: int) -> list[Claim]:
     ]
 
 
+def placed(document: Document, gpus_of_an_engine: int) -> list[Claim]:
+    """Each engine ran on the devices of its layout: one set for all, or in ``crossover`` two, swapped pair by pair."""
+    sets = {
+        (launch.pair, launch.role): tuple(launch.environment.get("CUDA_VISIBLE_DEVICES", "").split(","))
+        for launch in document.observed.of(LaunchRecord)
+    }
+    pairs = sorted({pair for pair, _ in sets})
+    of_baseline = [sets.get((pair, "A")) for pair in pairs]
+    of_candidate = [sets.get((pair, "B")) for pair in pairs]
+    if document.plan.layout == "crossover":
+        swapped = of_baseline[1:] == of_candidate[:-1] and of_candidate[1:] == of_baseline[:-1]
+        kept = swapped and all(a != b for a, b in zip(of_baseline, of_candidate, strict=True))
+    else:
+        kept = len({*of_baseline, *of_candidate}) == 1
+    return [
+        Claim("the layout was taken as asked", document.plan.layout_why != "", document.plan.layout_why),
+        Claim(
+            f"each engine had {gpus_of_an_engine} GPUs",
+            all(len(devices) == gpus_of_an_engine and devices != ("",) for devices in sets.values()),
+            str(sorted(set(sets.values()))),
+        ),
+        Claim(
+            f"devices are those of {document.plan.layout}", kept and len(pairs) > 1, f"{of_baseline}, {of_candidate}"
+        ),
+        Claim(
+            "launch pairs stand in the units of the verdict",
+            (latency := _verdict(document).latency) is not None
+            and latency.evidence.busy.pairs_per_unit == document.plan.pairs_per_unit,
+            "none" if latency is None else f"{latency.evidence.busy.pairs} pairs, {latency.evidence.busy.units} units",
+        ),
+    ]
+
+
 def faster(document: Document, low_us: Mapping[int, float], high_us: Mapping[int, float]) -> list[Claim]:
     """``faster``, from at least three launch pairs, by about the known difference at every batch size."""
     verdict = _verdict(document)

@@ -9,6 +9,7 @@ from tests.gpu.claims import Claim, Document
 from tests.gpu.clock_cost import clock_claims
 
 DUMMY_WEIGHTS = {"flags": ["--load-format", "dummy"]}
+TWO_GPUS = {"flags": ["--load-format", "dummy", "--tp-size", "2"]}
 ALTERNATING_CLOCK = {"EQUIPOISE_STEP_CLOCK_EVERY": "16", "EQUIPOISE_STEP_CLOCK_ALTERNATING": "1"}
 
 
@@ -19,11 +20,13 @@ class Step(NamedTuple):
         model: Folder below the models' folder.
         request: The body, less the model.
         claims: What its records must show.
+        gpus: GPUs of one host that it takes.
     """
 
     model: str
     request: Mapping[str, Any]
     claims: Callable[[Document], list[Claim]]
+    gpus: int = 1
 
     def body(self, models: Path) -> dict[str, Any]:
         """The whole request."""
@@ -91,5 +94,24 @@ STEPS: dict[str, Step] = {
         {"parts": ["accuracy"], "pairs_max": 2, "stress": True},
         lambda document: [*claims.stress(document), *claims.gsm8k(document, questions=1_319)],
     ),
+    "alternating-tp2": Step(
+        "llama-8b-shape",
+        {"parts": ["latency"], "pairs_max": 6, "layout": "alternating", "baseline": TWO_GPUS, "candidate": TWO_GPUS},
+        lambda document: [*claims.treatment(document, layers=32), *claims.placed(document, gpus_of_an_engine=2)],
+        gpus=2,
+    ),
+    "crossover": Step(
+        "llama-8b-shape",
+        {
+            "parts": ["latency"],
+            "pairs_max": 6,
+            "layout": "crossover",
+            "baseline": DUMMY_WEIGHTS,
+            "candidate": DUMMY_WEIGHTS,
+        },
+        lambda document: [*claims.treatment(document, layers=32), *claims.placed(document, gpus_of_an_engine=1)],
+        gpus=2,
+    ),
 }
-"""In the order of their worth; ``gsm8k`` repeats a part of ``smollm2``, and ``stress`` all of ``gsm8k``."""
+"""In the order of their worth; ``gsm8k`` repeats a part of ``smollm2``, ``stress`` all of ``gsm8k``; the last two need
+a host with two GPUs."""

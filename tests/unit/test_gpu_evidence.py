@@ -5,7 +5,7 @@ import lzma
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,11 @@ from equipoise_evals.model import (
     ArmSpec,
     BlockRecord,
     LatencyPlan,
+    Layout,
     PdlLinks,
     Record,
     Records,
+    Role,
     StressRecord,
     TreatmentRecord,
 )
@@ -206,6 +208,51 @@ def test_a_claim_that_fails_is_said_and_fails_the_command(
     done = simulated("gsm8k")
     assert done.returncode == 1
     assert "FAILS: every pass answered 1319 questions: [64, 64, 64, 64]" in done.stdout
+
+
+def placed_document(layout: Layout, sets: Mapping[tuple[int, Role], str]) -> Document:
+    plan = made.plan(6, accuracy=None, layout=layout, layout_why="it was asked for")
+    started = [
+        made.launch(pair, role, "baseline" if role == "A" else "persistent").model_copy(
+            update={"environment": {"CUDA_VISIBLE_DEVICES": devices}}
+        )
+        for (pair, role), devices in sets.items()
+    ]
+    records = (*fills(60, 0), *started, *made.blocks(plan, 6, np.random.default_rng(5), effect=-0.02))
+    verdict = judge(Records(records=records), plan)
+    return RecordsDocument(plan=plan, records=records, verdict=verdict)
+
+
+def swapped(pair: int, role: Role) -> str:
+    return str((pair + (role == "B")) % 2)
+
+
+PAIRS: tuple[tuple[int, Role], ...] = tuple((pair, role) for pair in range(1, 7) for role in ("A", "B"))
+
+
+def test_the_claims_about_a_layouts_devices_hold_for_devices_that_the_launcher_gives() -> None:
+    crossed = placed_document("crossover", {place: swapped(*place) for place in PAIRS})
+    assert set(holding(claims.placed(crossed, gpus_of_an_engine=1)).values()) == {True}
+    together = placed_document("alternating", dict.fromkeys(PAIRS, "0,1"))
+    assert set(holding(claims.placed(together, gpus_of_an_engine=2)).values()) == {True}
+
+
+@pytest.mark.parametrize("layout", ["alternating", "crossover"])
+def test_devices_that_do_not_fit_the_layout_fail_their_claim(layout: Layout) -> None:
+    stayed = {(pair, role): "0" if role == "A" else "1" for pair, role in PAIRS}
+    found = holding(claims.placed(placed_document(layout, stayed), gpus_of_an_engine=1))
+    assert found[f"devices are those of {layout}"] is False
+    assert (
+        holding(claims.placed(placed_document(layout, dict.fromkeys(PAIRS, "")), 1))["each engine had 1 GPUs"] is False
+    )
+
+
+def test_a_step_that_needs_more_gpus_than_there_are_is_said_and_left_out(
+    simulated: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    done = simulated("crossover")
+    assert done.returncode == 0
+    assert "crossover: needs 2 GPUs of one host, and there are 0" in done.stdout
 
 
 def stressed(*records: Record) -> dict[str, bool]:

@@ -41,6 +41,10 @@ class Answer(NamedTuple):
 class ComparisonActor:
     """Measures one comparison at a time. Its node is recorded with every launch."""
 
+    async def node(self) -> str:
+        """Where it runs; once it answers, everything is imported."""
+        return node_name()
+
     async def measure(self, job: Job) -> Answer:
         """Measure it; cancelled, it ends its engines first."""
         logs.configure(job.settings.log_level, job.settings.log_format)

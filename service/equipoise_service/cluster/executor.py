@@ -13,7 +13,7 @@ from ray.exceptions import RayActorError, RayError, TaskCancelledError
 
 from equipoise_evals.model import Plan
 from equipoise_service.cluster.actor import Answer, Job
-from equipoise_service.cluster.places import Places, resources
+from equipoise_service.cluster.places import Bundle, Place, Places, resources
 from equipoise_service.engines.environment import Device
 from equipoise_service.errors import StorageUnavailable
 from equipoise_service.measuring import Concluded
@@ -23,6 +23,8 @@ from equipoise_service.worker import MeasuredElsewhere, PlaceLost
 
 log = logging.getLogger(__name__)
 
+PLACE_ATTEMPTS, PAUSE_S = 20, 2.0
+"""A cluster notices the death of a node within half a minute, and places on it until then."""
 ENDS_WITHIN_S = 60.0
 """A cancelled task ends its engines first; after so long its process is killed."""
 
@@ -52,7 +54,7 @@ class RayExecutor:
         bundle = resources(Plan.model_validate_json(stored.plan), self._device, self._settings.ray_cpus)
         needed = ", ".join(f"{amount:g} {name}" for name, amount in bundle)
         self._tell(stored.id, f"asking the cluster for {needed}")
-        place, whole = self._places.take(bundle, stored.id), False
+        place, whole = await self._place(bundle, stored.id), False
         reply: ray.ObjectRef[Answer] = place.actor.measure.remote(Job(stored.id, holder, self._settings))
         try:
             answer: Answer = await reply
@@ -70,6 +72,26 @@ class RayExecutor:
         if answer.concluded is None:
             raise MeasuredElsewhere(StoredError.model_validate_json(answer.error or ""), expected=answer.expected)
         return answer.concluded
+
+    async def _place(self, bundle: Bundle, comparison_id: str) -> Place:
+        """A place whose process answers; where it dies before that, as on a node that just did, another one."""
+        for attempt in range(1, PLACE_ATTEMPTS + 1):
+            place, there = self._places.take(bundle, comparison_id), False
+            try:
+                node: str = await place.actor.node.remote()
+                there = True
+            except RayActorError as lost:
+                if attempt == PLACE_ATTEMPTS:
+                    raise PlaceLost(f"no node could be had ({_short(lost)})") from lost
+                log.warning("comparison %s: a place was lost before its use: %s", comparison_id, _short(lost))
+            finally:
+                if not there:
+                    self._places.give_back(place)
+            if there:
+                self._tell(comparison_id, f"on node {node}")
+                return place
+            await asyncio.sleep(PAUSE_S)
+        raise AssertionError("the last attempt raises")
 
     def _tell(self, comparison_id: str, detail: str) -> None:
         try:

@@ -23,10 +23,11 @@ from equipoise_service.store.lists import (
 from equipoise_service.store.status import ACTIVE, FINAL, InvalidTransition, Status
 from equipoise_service.store.tables import comparisons
 from equipoise_service.store.transitions import Lease, StoredError, begin, status_of, transition
+from equipoise_service.store.turns import next_in_turn
 
 
 class NewComparison(NamedTuple):
-    """What is stored when a comparison is accepted. Texts are JSON."""
+    """What is stored when a comparison is accepted. Texts are JSON, but for ``submitter``: the id of a token, or ''."""
 
     id: str
     model: str
@@ -35,6 +36,7 @@ class NewComparison(NamedTuple):
     plan: str
     idempotency_key: str | None = None
     priority: int = 0
+    submitter: str = ""
 
 
 class Stored(NamedTuple):
@@ -156,15 +158,17 @@ class Comparisons:
         return found
 
     def claim(self, lease: Lease) -> Stored | None:
-        """Begin the queued comparison of the highest priority, among equals the oldest; None if none is queued."""
+        """Begin the queued comparison whose turn it is (see ``turns``); None if none is queued."""
         query = select(comparisons.c.id).where(comparisons.c.status == Status.QUEUED)
-        query = query.order_by(comparisons.c.priority.desc(), comparisons.c.id).limit(1)
         with self._database.read() as connection:
-            if connection.scalar(query) is None:
+            if connection.scalar(query.limit(1)) is None:
                 return None  # a write, of nothing too, would ring the bell on which an idle worker waits
         with self._database.write() as connection:
             # What another process is just claiming is passed over: on PostgreSQL no claim waits for another.
-            first = connection.scalar(query.with_for_update(skip_locked=True))
+            free = query.with_for_update(skip_locked=True)
+            first = connection.scalar(free.where(comparisons.c.id == next_in_turn(connection)))
+            if first is None:
+                first = connection.scalar(free.order_by(comparisons.c.priority.desc(), comparisons.c.id).limit(1))
             if first is None:
                 return None
             begin(connection, first, lease)

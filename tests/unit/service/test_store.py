@@ -199,6 +199,24 @@ def test_the_queue_is_by_priority_and_then_by_time(store: Store) -> None:
     assert [claimed(store, f"owner {place}") for place in range(6)] == [ids[1], ids[3], ids[0], ids[2], ids[4], None]
 
 
+def test_submitters_take_turns_within_a_priority(store: Store) -> None:
+    """A queues three and B two: with one slot they alternate; with two slots each has one at work."""
+    a1, a2, a3, b1, b2 = (
+        store.comparisons.add(new()._replace(submitter=submitter))[0].id for submitter in ("A", "A", "A", "B", "B")
+    )
+    urgent = store.comparisons.add(new()._replace(submitter="A", priority=1))[0].id
+    begun = []
+    for _ in range(6):
+        begun.append(claimed(store))
+        store.comparisons.fail(str(begun[-1]), StoredError(stage="s", reason="r"))
+    assert begun == [urgent, b1, a1, b2, a2, a3]
+
+
+def test_a_submitter_with_less_at_work_comes_first(store: Store) -> None:
+    ids = [store.comparisons.add(new()._replace(submitter=submitter))[0].id for submitter in "AAAAB"]
+    assert [claimed(store, f"owner {place}") for place in range(5)] == [ids[0], ids[4], *ids[1:4]]
+
+
 def test_an_owner_works_on_one_comparison_at_a_time(store: Store) -> None:
     # A5-05: the database itself refuses a second one, whatever a worker believes.
     first, second = add(store), add(store)
