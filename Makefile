@@ -65,20 +65,24 @@ serve: setup ## Run the service and its dashboard on 127.0.0.1
 # --- Checks and tests ----------------------------------------------------------------------------------------------
 
 .PHONY: check
-check: .venv/.ready ## Format, lint, types, import contracts
+check: .venv/.ready ## Format, lint, types, import contracts, Dockerfiles and compose file
 	@$(BIN)/ruff format --check -q .
 	@$(BIN)/ruff check -q .
 	@$(BIN)/mypy
 	@PYTHONPATH=backends $(BIN)/lint-imports
+	@$(BIN)/hadolint docker/*.Dockerfile
+	@$(BIN)/check-jsonschema -q --builtin-schema vendor.compose-spec docker/compose.yaml
 
 .PHONY: test
 test: setup check ## Set everything up and run every test that this machine can run
 	@$(BIN)/python -m pytest -n 2 tests/unit tests/property tests/contract --ignore tests/contract/service \
 		--cov=equipoise_evals --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
-	@$(BIN)/python -m pytest -n 2 --dist loadfile tests/guarantee tests/contract/service tests/integration -m "not engine and not chaos"
+	@: "Four workers, since on two cores these tests mostly wait for processes"
+	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder tests/guarantee tests/contract/service tests/integration -m "not engine and not chaos"
 	@$(MAKE) --no-print-directory browser
 	@$(BIN)/python -m pytest tests/integration -m "engine and not chaos"
 	@$(MAKE) --no-print-directory test-backends
+	@$(MAKE) --no-print-directory test-postgres
 
 .PHONY: browser
 browser: .venv/.ready ## Test the pages in Debian's Chromium; as root it is installed with apt-get where it is missing
@@ -89,6 +93,25 @@ browser: .venv/.ready ## Test the pages in Debian's Chromium; as root it is inst
 		else echo "Chromium is missing; get it with: sudo apt-get install chromium"; fi; fi
 	@$(BIN)/python -m pytest tests/browser
 
+SERVICE_TESTS := tests/integration/service
+ON_POSTGRES := $(addprefix tests/unit/service/test_,store.py lists.py recover.py) \
+	$(addprefix tests/contract/service/test_,access.py http.py observability.py) \
+	$(addprefix $(SERVICE_TESTS)/test_,exchange.py life.py many.py migrations.py postgres.py prune.py queue.py) \
+	$(addprefix $(SERVICE_TESTS)/test_,simulated.py two_services.py webhooks.py)
+POSTGRES_TESTS ?= -n 2 --dist loadfile -m "not chaos and not engine" $(ON_POSTGRES)
+
+.PHONY: test-postgres
+test-postgres: .venv/.ready ## Run what touches a database over Debian's PostgreSQL; as root it is installed where it is missing
+	@if ! command -v initdb > /dev/null && ! ls /usr/lib/postgresql/*/bin/initdb > /dev/null 2>&1; then \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
+			echo "PostgreSQL is missing; installing Debian's: apt-get install --no-install-recommends postgresql"; \
+			apt-get update -qq && apt-get install -qq -y --no-install-recommends postgresql-common && \
+			: "a private cluster is all that is wanted, so none is made of the package's own" && \
+			sed -i 's/^#\?create_main_cluster.*/create_main_cluster = false/' /etc/postgresql-common/createcluster.conf && \
+			apt-get install -qq -y --no-install-recommends postgresql; \
+		else echo "PostgreSQL is missing; get it with: sudo apt-get install postgresql"; fi; fi
+	@$(BIN)/python -m tests.support.postgres $(BIN)/python -m pytest $(POSTGRES_TESTS)
+
 .PHONY: test-backends
 test-backends: setup ## The plugin's own tests, inside the engine environment
 	@$(BIN)/equipoise setup --print engine-python | { read -r engine; \
@@ -98,7 +121,12 @@ test-backends: setup ## The plugin's own tests, inside the engine environment
 
 .PHONY: test-chaos
 test-chaos: .venv/.ready ## 200 comparisons while services and engines are killed at random, seeded (a quarter of an hour)
-	@$(BIN)/python -m pytest -n 2 --timeout 3600 -rP tests/integration/service/test_chaos.py -m chaos
+	@$(BIN)/python -m pytest -n 2 --timeout 3600 -rP tests/integration -m chaos
+
+.PHONY: test-chaos-postgres
+test-chaos-postgres: .venv/.ready ## 120 comparisons by two services on one PostgreSQL, stopped and killed, seeded (half an hour)
+	@$(MAKE) --no-print-directory test-postgres \
+		POSTGRES_TESTS="-n 2 --timeout 3600 -rP -m chaos $(SERVICE_TESTS)/test_two_services.py"
 
 .venv/.ray: .venv/.ready
 	@$(BIN)/uv sync -q --frozen --inexact --extra ray --compile-bytecode
@@ -120,6 +148,11 @@ bench-grade: .venv/.ready ## CPU time of grading hard texts of a megabyte, into 
 bench-judge: .venv/.ready ## Time and memory of a verdict over the largest comparison, into docs/evidence/bench-judge.txt
 	@set -o pipefail; $(BIN)/python -m tests.support.bench_judge | tee docs/evidence/bench-judge.txt
 
+.PHONY: bench-cancel
+bench-cancel: .venv/.ready ## How long a cancelled comparison leaves anything, at every stage, into docs/evidence/bench-cancel.txt
+	@set -o pipefail; $(BIN)/python -m pytest -q -rP -k cancelling_at_any_stage tests/integration/service/test_shelf.py \
+		| grep '^cancelled in' | tee docs/evidence/bench-cancel.txt
+
 .PHONY: bench-pages
 bench-pages: .venv/.ready ## Lists over 10,000 comparisons and the page of the largest, into docs/evidence/bench-pages.txt
 	@set -o pipefail; $(BIN)/python -m tests.support.bench_pages | tee docs/evidence/bench-pages.txt
@@ -127,6 +160,11 @@ bench-pages: .venv/.ready ## Lists over 10,000 comparisons and the page of the l
 .PHONY: bench-load
 bench-load: .venv/.ready ## Lists and pages under load beside a running comparison, into docs/evidence/bench-load.txt
 	@set -o pipefail; $(BIN)/python -m tests.support.bench_load | tee docs/evidence/bench-load.txt
+
+.PHONY: bench-scale
+bench-scale: .venv/.ready ## 1,000 comparisons a day over 200 GPUs, simulated from measured times, into docs/evidence/bench-scale.txt
+	@set -o pipefail; $(BIN)/python -m tests.support.postgres $(BIN)/python -m tests.support.bench_scale \
+	| tee docs/evidence/bench-scale.txt
 
 .PHONY: bench-reference
 bench-reference: setup ## The CPU reference's decode step against torch_native's, into docs/evidence/bench-reference.txt
@@ -147,6 +185,14 @@ bench-ray: .venv/.ray ## Four logical nodes against one machine, simulated engin
 .PHONY: ray-evidence
 ray-evidence: setup .venv/.ray ## Three comparisons of real CPU engines through Ray, into docs/evidence/ray-cpu.txt (ten minutes)
 	@set -o pipefail; $(BIN)/python -m tests.support.ray_engines | tee docs/evidence/ray-cpu.txt
+
+.PHONY: image-service
+image-service: ## Build the image of the service without engines
+	docker build --file docker/service.Dockerfile --tag equipoise-service .
+
+.PHONY: image-engine
+image-engine: ## Build the image of a GPU host: SGLang's own, the plugin and the service
+	docker build --file docker/engine.Dockerfile --tag equipoise-engine .
 
 STEP ?=
 MODELS ?= models

@@ -11,7 +11,7 @@ COPY service/ service/
 COPY backends/ backends/
 # Two environments, as everywhere: the service's own, which never gets torch, and a folder with the plugin alone, which
 # engines get in front of what the image brings.
-RUN /opt/uv/bin/uv sync --frozen --no-dev --no-editable --extra postgres --python /usr/bin/python3 \
+RUN /opt/uv/bin/uv sync --frozen --no-dev --no-editable --extra postgres --extra ray --python /usr/bin/python3 \
     && /opt/uv/bin/uv pip install --no-cache --no-deps --python /usr/bin/python3 --target /opt/plugin ./backends \
     && install --directory --mode 700 /data /cache
 ENV PATH=/opt/equipoise/bin:$PATH HOME=/cache \

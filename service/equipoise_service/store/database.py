@@ -29,7 +29,6 @@ BUSY_TIMEOUT_S = 2.0
 writes in the event loop, so this is also how long a locked database can hold everything else up."""
 MIGRATION_S = 600
 """How long a process waits on PostgreSQL for another one that migrates the database."""
-CONNECT_S = 5
 MIGRATION_LOCK = 0x6571_7569_706F_6973
 """An advisory lock's number, "equipois" in ASCII: whoever else uses the same PostgreSQL database has another."""
 READ_ONLY = "25006"
@@ -133,10 +132,9 @@ def open_database(url: str, *, migrated: bool = True) -> Database:
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
     else:
-        # Statements are not prepared on the server: another service may migrate the tables, or a pooler stand between.
-        settled = {"connect_timeout": CONNECT_S, "prepare_threshold": None, "application_name": "equipoise"}
-        engine = create_engine(parsed, connect_args=settled, pool_pre_ping=True)
-        event.listen(engine, "connect", _prepare_postgresql)
+        from equipoise_service.store.postgresql import engine_of  # noqa: PLC0415 - its driver is an extra
+
+        engine = engine_of(parsed, BUSY_TIMEOUT_S)
     database = Database(engine)
     if migrated:
         migrate(database)
@@ -153,15 +151,6 @@ def migrate(database: Database, revision: str = "head") -> None:
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({MIGRATION_LOCK})")
         config.attributes["connection"] = connection
         alembic.command.upgrade(config, revision)
-
-
-def _prepare_postgresql(connection: DBAPIConnection, entry: ConnectionPoolEntry) -> None:
-    del entry
-    cursor = connection.cursor()
-    cursor.execute(f"SET lock_timeout = {round(BUSY_TIMEOUT_S * 1000)}")
-    cursor.execute("SET timezone = 'UTC'")
-    cursor.close()
-    connection.commit()
 
 
 def _prepare_sqlite(connection: DBAPIConnection, entry: ConnectionPoolEntry) -> None:

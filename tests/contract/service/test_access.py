@@ -128,6 +128,7 @@ async def test_where_nobody_is_asked_nobody_leaves_a_token_behind(shared: Runnin
     assert (await shared.client.get("/tokens")).json()["items"] == []
 
 
+@pytest.mark.sqlite
 async def test_tokens_are_digests_in_the_database(settings: Settings) -> None:
     async with entered(guarded(settings)) as (running, shown):
         await running.client.get("/comparisons", headers=shown[READ])

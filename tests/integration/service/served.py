@@ -78,8 +78,11 @@ def clean_environment() -> dict[str, str]:
 class Serving:
     """``equipoise serve`` as a process of its own, over simulated engines unless the variables say all."""
 
-    def __init__(self, tmp_path: Path, variables: dict[str, str], *, simulated: bool = True) -> None:
+    def __init__(
+        self, tmp_path: Path, variables: dict[str, str], program: str = "equipoise_service", *, simulated: bool = True
+    ) -> None:
         self._folder = tmp_path
+        self._program = program
         self._environment = clean_environment() | (variables_of(tmp_path) if simulated else {}) | variables
         self.process: subprocess.Popen[bytes] | None = None
         self.url = ""
@@ -87,7 +90,7 @@ class Serving:
     def __enter__(self) -> "Serving":
         log = (self._folder / "serve.log").open("ab")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "equipoise_service", "serve"], env=self._environment, stdout=log, stderr=log
+            [sys.executable, "-m", self._program, "serve"], env=self._environment, stdout=log, stderr=log
         )
         log.close()
         try:

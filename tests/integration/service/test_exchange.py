@@ -331,7 +331,6 @@ def test_only_what_has_ended_and_only_to_a_new_place(
     assert command("here", "export", str(export)) == 64
     assert "never takes the place of anything" in capsys.readouterr().err
     assert command("here", "export", str(tmp_path / "no" / "q")) == 64
-    assert command("none", "export", str(tmp_path / "q")) == 64
     assert command("here", "export", str(tmp_path / "two"), here["failed"], here["succeeded"], here["failed"]) == 0
     both = sorted([here["failed"], here["succeeded"]])
     assert json.loads((tmp_path / "two" / MANIFEST).read_text())["comparisons"] == both
@@ -398,3 +397,8 @@ def test_every_format_of_a_report_is_exported(tmp_path: Path, command: In) -> No
     for ending in MEDIA_TYPES:
         assert (written / f"report.{ending}").read_bytes().decode() == report_text(ending, stored, store.records)
     store.database.close()
+
+
+@pytest.mark.sqlite
+def test_where_there_is_no_database_there_is_nothing_to_export(tmp_path: Path, command: In) -> None:
+    assert command("none", "export", str(tmp_path / "q")) == 64

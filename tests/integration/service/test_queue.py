@@ -5,7 +5,7 @@ import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from sqlalchemy import insert, select
+from sqlalchemy import insert, select, update
 
 from equipoise_service.machine import Machine
 from equipoise_service.measuring import Tools
@@ -118,13 +118,30 @@ async def test_a_comparison_that_was_taken_over_ends_its_engines_and_writes_no_e
         )
         await gate.reached.wait()
         with service.store.database.write() as connection:
-            connection.exec_driver_sql("UPDATE comparisons SET lease_owner = 'there'")
+            connection.execute(update(comparisons).values(lease_owner="there"))
         async with asyncio.timeout(20):
             while launchers[0].alive:
                 await asyncio.sleep(0.02)
         stored = service.store.comparisons.get("c")
         assert stored is not None
         assert stored.status == "running"
+
+
+async def test_a_worker_that_hears_late_of_a_takeover_stores_nothing_more(start: Start, settings: Settings) -> None:
+    gate = Gate()
+    async with start(gate) as running:  # its lease is a minute, so no heartbeat tells it in time
+        comparison_id = await running.submit()
+        await gate.reached.wait()
+        store = Store.open(settings.url_of_database)
+        with store.database.write() as connection:
+            connection.execute(update(comparisons).values(lease_owner="there"))
+        before = store.records.load(comparison_id)
+        gate.open.set()
+        next_one = await running.ended(await running.submit())
+        assert (next_one["status"], running.launchers[0].alive) == ("succeeded", 0)
+        assert store.records.load(comparison_id) == before
+        assert (await running.view(comparison_id))["status"] == "running"
+        store.database.close()
 
 
 @pytest.mark.parametrize(

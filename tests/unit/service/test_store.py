@@ -20,8 +20,10 @@ from equipoise_service.errors import StorageUnavailable
 from equipoise_service.ids import new_id
 from equipoise_service.store import (
     FINAL,
+    Holder,
     InvalidTransition,
     Lease,
+    LeaseLost,
     ListFilter,
     NewComparison,
     Status,
@@ -285,6 +287,34 @@ def test_a_heartbeat_tells_who_lost_its_comparison(store: Store) -> None:
     assert store.comparisons.beat(comparison_id, LEASE)
     store.comparisons.release(comparison_id, "r")
     assert not store.comparisons.beat(comparison_id, LEASE)
+
+
+def test_a_worker_that_lost_its_comparison_writes_nothing_about_it(store: Store) -> None:
+    comparison_id = add(store)
+    store.comparisons.claim(Lease("stopped", lease_s=-1.0))
+    stopped = Holder("stopped", 1)
+    recorder = StoredRecorder(store.records, comparison_id, owner=stopped)
+    recorder.append(STOP)
+    (orphan,) = store.comparisons.orphans("here")
+    assert store.comparisons.release_orphan(orphan, "here", "no heartbeat")
+    assert claimed(store) == comparison_id
+    events = store.events.after(comparison_id, 0)
+    comparisons, owner = store.comparisons, stopped
+    for write in (
+        lambda: recorder.append(STOP),
+        lambda: store.events.append(comparison_id, "progress", {}, owner),
+        lambda: comparisons.judge(comparison_id, owner),
+        lambda: comparisons.succeed(comparison_id, "{}", "ship", owner),
+        lambda: comparisons.fail(comparison_id, StoredError(stage="s", reason="r"), owner),
+        lambda: comparisons.cancel(comparison_id, "r", owner),
+        lambda: comparisons.interrupt(comparison_id, "r", owner),
+        lambda: comparisons.release(comparison_id, "r", owner),
+    ):
+        with pytest.raises(LeaseLost, match="no longer this worker's"):
+            write()
+    assert store.events.after(comparison_id, 0) == events
+    assert len(store.records.load(comparison_id).records) == 1
+    assert store.comparisons.get(comparison_id).status is Status.RUNNING  # type: ignore[union-attr] # it was just added
 
 
 def test_what_runs_cannot_be_resumed(store: Store) -> None:
