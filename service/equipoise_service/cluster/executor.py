@@ -19,7 +19,7 @@ from equipoise_service.errors import StorageUnavailable
 from equipoise_service.measuring import Concluded
 from equipoise_service.settings import Settings
 from equipoise_service.store import Events, Holder, Stored, StoredError
-from equipoise_service.worker import MeasuredElsewhere, PlaceLost
+from equipoise_service.worker import Executor, MeasuredElsewhere, PlaceLost
 
 log = logging.getLogger(__name__)
 
@@ -36,12 +36,14 @@ class RayExecutor:
         settings: The operator's decisions; they go to the nodes as they are, without the token.
         device: What engines run on there.
         events: Where it is said that a comparison waits for a place.
+        here: Measures what no node may: engines that run already are reached from this machine.
     """
 
-    def __init__(self, settings: Settings, device: Device, events: Events) -> None:
+    def __init__(self, settings: Settings, device: Device, events: Events, here: Executor) -> None:
         self._settings = settings.model_copy(update={"token": None, "device": device})
         self._device = device
         self._events = events
+        self._here = here
         self._places = Places()
 
     async def measure(self, stored: Stored, holder: Holder) -> Concluded:
@@ -51,7 +53,10 @@ class RayExecutor:
             PlaceLost: The node or the process there died.
             MeasuredElsewhere: It failed there.
         """
-        bundle = resources(Plan.model_validate_json(stored.plan), self._device, self._settings.ray_cpus)
+        plan = Plan.model_validate_json(stored.plan)
+        if plan.arms.attached:
+            return await self._here.measure(stored, holder)
+        bundle = resources(plan, self._device, self._settings.ray_cpus)
         needed = ", ".join(f"{amount:g} {name}" for name, amount in bundle)
         self._tell(stored.id, f"asking the cluster for {needed}")
         place, whole = await self._place(bundle, stored.id), False
