@@ -5,11 +5,10 @@ then queues the comparison again, and whoever claims it goes on from the stored 
 """
 
 import asyncio
-import contextlib
 import logging
 
 import ray
-from ray.exceptions import RayActorError, RayError, TaskCancelledError
+from ray.exceptions import RayActorError, RayError
 
 from equipoise_evals.model import Plan
 from equipoise_service.cluster.actor import Answer, Job
@@ -61,11 +60,13 @@ class RayExecutor:
         self._tell(stored.id, f"asking the cluster for {needed}")
         place, whole = await self._place(bundle, stored.id), False
         reply: ray.ObjectRef[Answer] = place.actor.measure.remote(Job(stored.id, holder, self._settings))
+        waiting = asyncio.ensure_future(_answer_of(reply))
         try:
-            answer: Answer = await reply
+            # Shielded: Ray's own future is never cancelled, so that the end of the task can still be waited for.
+            answer = await asyncio.shield(waiting)
             whole = True
         except asyncio.CancelledError:
-            await ended(reply)
+            await ended(reply, waiting)
             raise
         except RayActorError as lost:
             raise PlaceLost(f"the node or the process that measured it was lost ({_short(lost)})") from lost
@@ -105,14 +106,18 @@ class RayExecutor:
             log.warning("comparison %s: %s", comparison_id, unavailable.detail)
 
 
-async def ended(reply: "ray.ObjectRef[Answer]") -> None:
+async def _answer_of(reply: "ray.ObjectRef[Answer]") -> Answer:
+    return await reply
+
+
+async def ended(reply: "ray.ObjectRef[Answer]", waiting: "asyncio.Task[Answer]") -> None:
     """Order a task to end and wait until its engines are gone, but not for ever."""
     ray.cancel(reply)
-    with contextlib.suppress(TaskCancelledError, RayError, TimeoutError):
-        async with asyncio.timeout(ENDS_WITHIN_S):
-            await reply
+    await asyncio.wait({waiting}, timeout=ENDS_WITHIN_S)
+    if waiting.done() and not waiting.cancelled() and (end := waiting.exception()) is not None:
+        log.info("a cancelled comparison has ended on its node: %s", _short(end))
 
 
-def _short(error: Exception) -> str:
+def _short(error: BaseException) -> str:
     """The first line of a text that may hold a remote traceback."""
     return str(error).strip().partition("\n")[0]
