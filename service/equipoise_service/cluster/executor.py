@@ -107,7 +107,8 @@ class RayExecutor:
 
 
 async def _answer_of(reply: "ray.ObjectRef[Answer]") -> Answer:
-    return await reply
+    answer: Answer = await reply
+    return answer
 
 
 async def ended(reply: "ray.ObjectRef[Answer]", waiting: "asyncio.Task[Answer]") -> None:
