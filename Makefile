@@ -183,6 +183,10 @@ bench-client: setup ## Our client and SGLang's against an engine of fixed speed,
 bench-ray: .venv/.ray ## Four logical nodes against one machine, simulated engines, into docs/evidence/bench-ray.txt (six minutes)
 	@set -o pipefail; $(BIN)/python -m tests.support.bench_ray | tee docs/evidence/bench-ray.txt
 
+.PHONY: ray-evidence
+ray-evidence: setup .venv/.ray ## Three comparisons of real CPU engines through Ray, into docs/evidence/ray-cpu.txt (ten minutes)
+	@set -o pipefail; $(BIN)/python -m tests.support.ray_engines | tee docs/evidence/ray-cpu.txt
+
 .PHONY: image-service
 image-service: ## Build the image of the service without engines
 	docker build --file docker/service.Dockerfile --tag equipoise-service .

@@ -26,6 +26,7 @@
         │   ├── QuestionsChanged   409  the set is no longer the one that was planned
         │   └── QuestionsUnavailable 503
         ├── NoEngine               503  this machine has no engine environment to start engines from
+        ├── TooFewDevices          422  the layout and the tensor parallelism ask for more GPUs than there are
         ├── UnknownEngine          422  an arm names an engine environment that the configuration lacks
         ├── EmptyIdempotencyKey    422
         ├── IdempotencyConflict    409

@@ -108,8 +108,9 @@ def executor_of(machine: Machine, store: Store, tools: Tools, cluster: contextli
         SettingsError: Ray is asked for and is not installed, or its cluster is not there.
     """
     settings = machine.settings
-    if settings.executor == "local":
-        return Measuring(store, tools, job_s=settings.job_limit_s, stall_s=settings.stall_limit_s)
+    here = Measuring(store, tools, job_s=settings.job_limit_s, stall_s=settings.stall_limit_s)
+    if settings.executor == "local" or not settings.worker:
+        return here
     try:
         from equipoise_service.cluster.executor import RayExecutor  # noqa: PLC0415 - an extra, and slow
         from equipoise_service.cluster.places import connected  # noqa: PLC0415
@@ -120,7 +121,7 @@ def executor_of(machine: Machine, store: Store, tools: Tools, cluster: contextli
         cluster.enter_context(connected(settings.ray_address))
     except ConnectionError as nowhere:
         raise SettingsError(variable_of("ray_address"), f"finds no cluster: {nowhere}") from nowhere
-    return RayExecutor(settings, machine.device, store.events)
+    return RayExecutor(settings, machine.device, store.events, here)
 
 
 def slots_of(settings: Settings) -> int:

@@ -70,6 +70,10 @@ def test_over_seeds_either_arm_comes_first_and_takes_the_first_devices(layout: L
     assert len({device_sets(plan, 1)["A"] for plan in plans}) == (2 if layout == "crossover" else 1)
 
 
+def test_without_a_latency_half_no_block_is_planned() -> None:
+    assert pair_blocks(make.plan(12, latency=None, layout="alternating"), 1) == []
+
+
 @given(pairs_max=st.integers(1, 100), layout=st.sampled_from(LAYOUTS))
 def test_looks_come_after_whole_units(pairs_max: int, layout: Layout) -> None:
     looks = looks_up_to(pairs_max, layout=layout)

@@ -26,13 +26,9 @@ def launch_order(plan: Plan, pair: int) -> tuple[Role, Role]:
     a drift from launch to launch cancels over two pairs. ``crossover`` changes the order every second pair, so that
     over four pairs each arm was first on each device set once.
     """
-    match plan.layout:
-        case "co_resident":
-            return _order(plan, f"launch/{pair}", turns=0)
-        case "alternating":
-            return _order(plan, "launch", turns=pair - 1)
-        case "crossover":
-            return _order(plan, "launch", turns=(pair - 1) // 2)
+    if plan.layout == "co_resident":
+        return _order(plan, f"launch/{pair}", turns=0)
+    return _order(plan, "launch", turns=pair - 1 if plan.layout == "alternating" else (pair - 1) // 2)
 
 
 def device_sets(plan: Plan, pair: int) -> dict[Role, int]:

@@ -5,11 +5,10 @@ then queues the comparison again, and whoever claims it goes on from the stored 
 """
 
 import asyncio
-import contextlib
 import logging
 
 import ray
-from ray.exceptions import RayActorError, RayError, TaskCancelledError
+from ray.exceptions import RayActorError, RayError
 
 from equipoise_evals.model import Plan
 from equipoise_service.cluster.actor import Answer, Job
@@ -19,7 +18,7 @@ from equipoise_service.errors import StorageUnavailable
 from equipoise_service.measuring import Concluded
 from equipoise_service.settings import Settings
 from equipoise_service.store import Events, Holder, Stored, StoredError
-from equipoise_service.worker import MeasuredElsewhere, PlaceLost
+from equipoise_service.worker import Executor, MeasuredElsewhere, PlaceLost
 
 log = logging.getLogger(__name__)
 
@@ -36,12 +35,14 @@ class RayExecutor:
         settings: The operator's decisions; they go to the nodes as they are, without the token.
         device: What engines run on there.
         events: Where it is said that a comparison waits for a place.
+        here: Measures what no node may: engines that run already are reached from this machine.
     """
 
-    def __init__(self, settings: Settings, device: Device, events: Events) -> None:
+    def __init__(self, settings: Settings, device: Device, events: Events, here: Executor) -> None:
         self._settings = settings.model_copy(update={"token": None, "device": device})
         self._device = device
         self._events = events
+        self._here = here
         self._places = Places()
 
     async def measure(self, stored: Stored, holder: Holder) -> Concluded:
@@ -51,16 +52,21 @@ class RayExecutor:
             PlaceLost: The node or the process there died.
             MeasuredElsewhere: It failed there.
         """
-        bundle = resources(Plan.model_validate_json(stored.plan), self._device, self._settings.ray_cpus)
+        plan = Plan.model_validate_json(stored.plan)
+        if plan.arms.attached:
+            return await self._here.measure(stored, holder)
+        bundle = resources(plan, self._device, self._settings.ray_cpus)
         needed = ", ".join(f"{amount:g} {name}" for name, amount in bundle)
         self._tell(stored.id, f"asking the cluster for {needed}")
         place, whole = await self._place(bundle, stored.id), False
         reply: ray.ObjectRef[Answer] = place.actor.measure.remote(Job(stored.id, holder, self._settings))
+        waiting = asyncio.ensure_future(_answer_of(reply))
         try:
-            answer: Answer = await reply
+            # Shielded: Ray's own future is never cancelled, so that the end of the task can still be waited for.
+            answer = await asyncio.shield(waiting)
             whole = True
         except asyncio.CancelledError:
-            await ended(reply)
+            await ended(reply, waiting)
             raise
         except RayActorError as lost:
             raise PlaceLost(f"the node or the process that measured it was lost ({_short(lost)})") from lost
@@ -100,14 +106,18 @@ class RayExecutor:
             log.warning("comparison %s: %s", comparison_id, unavailable.detail)
 
 
-async def ended(reply: "ray.ObjectRef[Answer]") -> None:
+async def _answer_of(reply: "ray.ObjectRef[Answer]") -> Answer:
+    return await reply
+
+
+async def ended(reply: "ray.ObjectRef[Answer]", waiting: "asyncio.Task[Answer]") -> None:
     """Order a task to end and wait until its engines are gone, but not for ever."""
     ray.cancel(reply)
-    with contextlib.suppress(TaskCancelledError, RayError, TimeoutError):
-        async with asyncio.timeout(ENDS_WITHIN_S):
-            await reply
+    await asyncio.wait({waiting}, timeout=ENDS_WITHIN_S)
+    if waiting.done() and not waiting.cancelled() and (end := waiting.exception()) is not None:
+        log.info("a cancelled comparison has ended on its node: %s", _short(end))
 
 
-def _short(error: Exception) -> str:
+def _short(error: BaseException) -> str:
     """The first line of a text that may hold a remote traceback."""
     return str(error).strip().partition("\n")[0]

@@ -76,16 +76,14 @@ def clean_environment() -> dict[str, str]:
 
 
 class Serving:
-    """``equipoise serve`` as a process of its own."""
+    """``equipoise serve`` as a process of its own, over simulated engines unless the variables say all."""
 
-    def __init__(self, tmp_path: Path, variables: dict[str, str], program: str = "equipoise_service") -> None:
+    def __init__(
+        self, tmp_path: Path, variables: dict[str, str], program: str = "equipoise_service", *, simulated: bool = True
+    ) -> None:
         self._folder = tmp_path
         self._program = program
-        self._environment = {
-            **clean_environment(),
-            **variables_of(tmp_path),
-            **variables,
-        }
+        self._environment = clean_environment() | (variables_of(tmp_path) if simulated else {}) | variables
         self.process: subprocess.Popen[bytes] | None = None
         self.url = ""
 
