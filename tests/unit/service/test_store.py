@@ -636,7 +636,7 @@ def checks(sql: str) -> set[str]:
 
 @pytest.mark.parametrize("table", metadata.sorted_tables, ids=lambda table: table.name)
 def test_the_tables_are_sql_for_postgresql_too(table: Table) -> None:
-    # Compiled, not run: no server is at hand. It keeps out types and clauses that only SQLite has.
+    # Compiled, not run, since `make test` meets a server last. It keeps out types and clauses that only SQLite has.
     sql = str(CreateTable(table).compile(dialect=make_url("postgresql://").get_dialect()()))
     assert "TIMESTAMP WITH TIME ZONE" in sql or table.name == "record_parts"
 
