@@ -15,7 +15,7 @@ from equipoise_service.cluster.actor import Answer, Job
 from equipoise_service.cluster.places import Bundle, Place, Places, resources
 from equipoise_service.engines.environment import Device
 from equipoise_service.errors import StorageUnavailable
-from equipoise_service.measuring import Concluded
+from equipoise_service.measuring import Concluded, LimitReached
 from equipoise_service.settings import Settings
 from equipoise_service.store import Events, Holder, Stored, StoredError
 from equipoise_service.worker import Executor, MeasuredElsewhere, PlaceLost
@@ -39,7 +39,9 @@ class RayExecutor:
     """
 
     def __init__(self, settings: Settings, device: Device, events: Events, here: Executor) -> None:
-        self._settings = settings.model_copy(update={"token": None, "device": device})
+        # On a GPU node the pool is what Ray gives a place, in its CUDA_VISIBLE_DEVICES.
+        pool = () if device == "cuda" else settings.devices
+        self._settings = settings.model_copy(update={"token": None, "device": device, "devices": pool})
         self._device = device
         self._events = events
         self._here = here
@@ -51,7 +53,17 @@ class RayExecutor:
         Raises:
             PlaceLost: The node or the process there died.
             MeasuredElsewhere: It failed there.
+            LimitReached: There was no room, or no answer, for longer than a comparison may take.
         """
+        # The process there keeps the limit itself; this is for one that no longer does anything.
+        limit_s = self._settings.job_limit_s + ENDS_WITHIN_S
+        try:
+            async with asyncio.timeout(limit_s):
+                return await self._measured(stored, holder)
+        except TimeoutError as late:
+            raise LimitReached("place", f"not done within {limit_s:g} s, the wait for a place included") from late
+
+    async def _measured(self, stored: Stored, holder: Holder) -> Concluded:
         plan = Plan.model_validate_json(stored.plan)
         if plan.arms.attached:
             return await self._here.measure(stored, holder)
