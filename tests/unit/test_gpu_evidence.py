@@ -3,6 +3,7 @@
 import json
 import lzma
 import os
+import runpy
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -235,6 +236,18 @@ def test_the_claims_about_a_layouts_devices_hold_for_devices_that_the_launcher_g
     assert set(holding(claims.placed(crossed, gpus_of_an_engine=1)).values()) == {True}
     together = placed_document("alternating", dict.fromkeys(PAIRS, "0,1"))
     assert set(holding(claims.placed(together, gpus_of_an_engine=2)).values()) == {True}
+
+
+@pytest.mark.parametrize("layout", ["alternating", "crossover"])
+def test_the_script_that_imports_nothing_of_ours_agrees_in_every_layout(layout: Layout) -> None:
+    rederive = runpy.run_path(str(ROOT / "docs" / "rederive.py"))["rederive"]
+    document = placed_document(layout, {place: swapped(*place) for place in PAIRS if layout == "crossover"})
+    assert document.verdict is not None
+    assert document.verdict.latency is not None
+    busy = document.verdict.latency.evidence.busy
+    assert busy.interval is not None
+    found = rederive(json.loads(document.model_dump_json()))
+    assert found == pytest.approx((busy.effect, busy.interval.low, busy.interval.high), abs=1e-9)
 
 
 @pytest.mark.parametrize("layout", ["alternating", "crossover"])

@@ -289,6 +289,21 @@ def test_a_heartbeat_tells_who_lost_its_comparison(store: Store) -> None:
     assert not store.comparisons.beat(comparison_id, LEASE)
 
 
+def test_an_earlier_attempt_of_the_same_worker_writes_nothing(store: Store) -> None:
+    """On a cluster a process that was taken for dead may outlive the claim that its own worker makes next."""
+    comparison_id = add(store)
+    recorders = []
+    for attempt in (1, 2):
+        assert claimed(store) == comparison_id
+        recorders.append(StoredRecorder(store.records, comparison_id, owner=Holder("here", attempt)))
+        if attempt == 1:
+            store.comparisons.release(comparison_id, "its node was lost")
+    recorders[1].append(STOP)
+    with pytest.raises(LeaseLost):
+        recorders[0].append(STOP)
+    assert len(store.records.load(comparison_id).records) == 1
+
+
 def test_a_worker_that_lost_its_comparison_writes_nothing_about_it(store: Store) -> None:
     comparison_id = add(store)
     store.comparisons.claim(Lease("stopped", lease_s=-1.0))
