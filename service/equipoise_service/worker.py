@@ -251,7 +251,8 @@ class Worker:
 
         try:
             async with job, stall:
-                progress = EventProgress(self._store.events, stored.id, self._tools.clock, got_on)
+                plan = Plan.model_validate_json(stored.plan)
+                progress = EventProgress(self._store.events, stored.id, self._tools.clock, got_on, plan)
                 verdict = await self._measured(stored, progress)
         except TimeoutError as late:
             stage = progress.stage if progress else ""
