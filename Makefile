@@ -103,6 +103,14 @@ test-chaos: .venv/.ready ## 200 comparisons while services and engines are kille
 .PHONY: calibrate
 calibrate: .venv/.ready ## How often the judge errs in simulated worlds: the full grid into docs/calibration.md (a quarter of an hour and more)
 	@$(BIN)/equipoise calibrate --output docs/calibration.md
+	@$(MAKE) --no-print-directory bench-verdict
+
+GPU ?=
+
+.PHONY: bench-verdict
+bench-verdict: .venv/.ready ## GPU-seconds to a verdict beside fixed designs, simulated, into docs/evidence and docs/calibration.md; GPU=1 measures too
+	@$(if $(GPU),$(BIN)/python -m tests.gpu.evidence --models '$(MODELS)' $(VERDICT_STEPS) &&) \
+	$(BIN)/python -m tests.support.bench_verdict $(if $(GPU),--evidence docs/evidence) | grep '^|'
 
 .PHONY: bench-grade
 bench-grade: .venv/.ready ## CPU time of grading hard texts of a megabyte, into docs/evidence/bench-grade.txt

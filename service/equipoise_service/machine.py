@@ -81,6 +81,10 @@ class Machine:
             raise NoEngine(f"the plugin is not built from the source as it is now ({plugin}); `make setup` builds it")
         return built, plugin
 
+    def sglang(self) -> str | None:
+        """The version of SGLang that engines run; None where it cannot be told."""
+        return installed_sglang(self.environments()["default"].python)
+
     def unsupported(self, arm: ArmSpec) -> str | None:
         """Why this machine's GPU and SGLang cannot run an arm; None if they can, or if there is nobody to ask."""
         gpu = _nvml() if self.device == "cuda" else None

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from equipoise_evals.model import Plan
 from equipoise_service.bell import Bell
+from equipoise_service.launch_history import with_history
 from equipoise_service.machine import Machine
 from equipoise_service.metrics import Metrics
 from equipoise_service.requests import CompareRequest
@@ -80,9 +81,13 @@ async def running(
         ends = Bell()
         store.comparisons.on_end(lambda _: ends.ring())
         sender = Sender(store, ends)
+
+        def planned(request: CompareRequest) -> Plan:
+            return with_history(resolve(request), store, machine.sglang, settings.history_days)
+
         sending = asyncio.create_task(sender.run(), name="webhooks")
         try:
-            yield Service(settings, store, bell, worker, working, resolve, machine, sending, metrics)
+            yield Service(settings, store, bell, worker, working, planned, machine, sending, metrics)
         finally:
             for task in (working, sending):
                 task.cancel()
