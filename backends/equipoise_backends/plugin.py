@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import torch
 
-from equipoise_backends import attest, platform, seam
+from equipoise_backends import attest, gate, platform, seam
 from equipoise_backends.delay import DeviceDelay
 from equipoise_backends.host import InternalState, ModelRunner, Scheduler
 from equipoise_backends.scratch import PerCallScratch, PersistentScratch, Scratch, persistent_sizing
@@ -121,6 +121,12 @@ def install() -> None:
     if (refusal := seam.refusal_of_version(allow_unchecked=settings.unchecked_sglang)) is not None:
         _refuse(refusal)
         return
+    if settings.start_gate is not None:
+        try:
+            gate.wait(settings.start_gate)
+        except gate.GateError as error:
+            _refuse(str(error))
+            return
     on_cpu = os.environ.get("SGLANG_PLATFORM") == platform.NAME
     trtllm = None if on_cpu else TrtllmMha(settings.arm)
     plugin = Plugin(settings, seam.check(os.environ.get("SGLANG_PLATFORM")), trtllm)

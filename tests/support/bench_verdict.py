@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HEADING = "## Device seconds to a verdict"
 SEED = 20_261_130
 NULL_RUNS, EFFECT_RUNS = 1_200, 400
-BATCH = 50
+BATCH = 100
 PROCESSES = 2
 PROMISED_SD = 0.003
 """Launch SD up to which the promises hold."""
@@ -41,7 +41,7 @@ Every design gets the same simulated launch pairs and pays the same for them: an
 blocks of a pair 10 to 20 s, as measured on an H200 host, drawn evenly; starts are charged one after the other, though
 Equipoise overlaps them. `measure`, the looks and `conclude` are those of the product; fixed designs have one look, at
 their end; the naive one takes the steps of one launch per arm for independent (Welch's t). The margin of `equivalent`
-is 1 %. The history is fitted anew to six simulated A/A comparisons of three pairs, a hundred times over; the machine
+is 1 %. The history is fitted anew to six simulated A/A comparisons of three pairs, for hundreds of machines; a machine
 pays for it once, and the last world's launches are 1.5 times less alike than its history says. *False verdicts* are
 `faster` or `slower` at zero effect, `slower` or `equivalent` at an effect of -1.64 %. Means run over all words.
 """

@@ -25,8 +25,8 @@ PAIRS_MAX = 10
 METRICS: tuple[EngineMetric, ...] = ("busy", "period")
 HISTORIES, HISTORY_PAIRS = 6, 3
 """A/A comparisons that a machine's history holds, and launch pairs in each."""
-HISTORY_POOL = 100
-"""Machines whose history is drawn; each run borrows that of one."""
+HISTORY_POOL = 20
+"""Machines whose history is simulated for each batch of runs; each run borrows that of one."""
 NAIVE_ALPHA = 0.05
 
 History = dict[EngineMetric, LaunchHistory]

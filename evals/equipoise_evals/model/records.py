@@ -43,7 +43,10 @@ class LaunchRecord(Frozen):
         environment: Variables that Equipoise set, secrets left out.
         attestation: The plugin's own record out of ``/server_info``, unedited.
         server_info: The rest of ``/server_info`` that matters to the reader (backends, dtype, versions, KV pool).
-        stage_s: Seconds per stage: ``spawn_to_ready``, ``first_generation``.
+        stage_s: Seconds per stage: ``spawn_to_ready``, ``first_generation``; and, as far as the engine's log tells
+            them, the stages that the former is made of, in order: ``imports``, ``spawn``, ``gate`` (the second engine
+            of a pair waits there for the first to take its memory), ``distributed``, ``weights``, ``kv_pool``,
+            ``graph_capture``, ``http``, ``warm_up``; and ``tokenizer``, beside them.
         attached: Whether the engine ran already: ``argv`` and ``environment`` are then empty because nobody here knows
             them, ``started_at`` is when it was attached to, and the attestation is empty where it shows none.
     """

@@ -93,12 +93,15 @@ def test_other_engine_options_another_margin_and_an_unknown_version(store: Store
         an_aa(store, seed, latency=make.LATENCY.model_copy(update={"margin": 0.02}))
     assert with_history(planned(), store, lambda: None, DAYS).history
     arms = planned().arms
-    flagged = {"update": {"flags": ("--another",)}}
+    flagged = {"flags": ("--another",)}
     both = arms.model_copy(
-        update={"baseline": arms.baseline.model_copy(**flagged), "candidate": arms.candidate.model_copy(**flagged)}
+        update={
+            "baseline": arms.baseline.model_copy(update=flagged),
+            "candidate": arms.candidate.model_copy(update=flagged),
+        }
     )
     assert not with_history(planned(arms=both), store, sglang, DAYS).history
-    one = arms.model_copy(update={"candidate": arms.candidate.model_copy(**flagged)})
+    one = arms.model_copy(update={"candidate": arms.candidate.model_copy(update=flagged)})
     assert with_history(planned(arms=one), store, sglang, DAYS).history
 
 
