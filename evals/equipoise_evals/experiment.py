@@ -25,11 +25,13 @@ from equipoise_evals.model import (
     QuestionsRecord,
     Records,
     Regression,
+    SpentRecord,
     TreatmentInactive,
     TreatmentRecord,
     Verdict,
 )
 from equipoise_evals.ports import Engines, World
+from equipoise_evals.stopwatch import Stopwatch
 
 STRESS_BATCH = 16
 """Batch of the stress profile where none is timed: the largest for which the presets capture a graph by default."""
@@ -61,13 +63,21 @@ async def run_comparison(plan: Plan, prompts: Sequence[AnyPrompt], world: World)
     for pair in range(finished + 1, plan.pairs_max + 1):
         world.progress("launch", pair - 1, plan.pairs_max, f"starting launch pair {pair}{_expected(verdict, plan)}")
         still_open = open_halves(plan, verdict, pair - 1)
+        watch = Stopwatch(world.clock)
         async with world.launcher.launch_pair(plan, pair, launch_order(plan, pair)) as engines:
+            watch.lap("launches")
             await warm_up(engines, still_open, world)
             await attest(engines, world)
+            watch.lap("warm_up")
             if await treatment_is_live(engines, plan, pair, world):
+                watch.lap("treatment")
                 await measure_accuracy(engines, still_open, prompts, pair, world)
+                watch.lap("gsm8k")
                 await measure_latency(engines, still_open, pair, world)
+                watch.lap("blocks")
                 await verify_guards(engines, pair, world)
+        watch.lap("end")
+        world.recorder.append(SpentRecord(pair=pair, stage_s=watch.stage_s))
         world.progress("launch", pair, plan.pairs_max, f"launch pair {pair} finished")
         verdict = judge(world.recorder.records(), plan)
         world.judged(pair, verdict)

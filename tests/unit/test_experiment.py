@@ -1,5 +1,6 @@
 """The straight line over engines without processes: what it asks, in which order, and when it ends."""
 
+import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -36,6 +37,7 @@ from equipoise_evals.model import (
     QuestionsRecord,
     Records,
     Role,
+    SpentRecord,
     StopRecord,
     StressRecord,
     TreatmentRecord,
@@ -113,6 +115,20 @@ async def test_an_inactive_treatment_ends_the_run_before_anything_is_measured() 
     declared, records, _ = await run(arms=same, declared_aa=True, pairs_max=3)
     assert declared.overall.word in {"neutral", "inconclusive"}
     assert len(records.of(BlockRecord)) == 3 * 8
+
+
+async def test_each_pair_says_where_its_seconds_went() -> None:
+    """A clock that ticks once a reading: every lap is one second, and two readings a pair are not asked for."""
+    ticks = itertools.count()
+    plan = make.plan(accuracy=make.accuracy_plan(4))
+    recorder = ListRecorder()
+    await run_comparison(plan, prompts(), World(FakeLauncher(recorder), lambda: float(next(ticks)), recorder, silent))
+    spent = recorder.records().of(SpentRecord)
+    assert [one.pair for one in spent] == [1, 2, 3]
+    stages = ("launches", "warm_up", "treatment", "gsm8k", "blocks", "end")
+    assert [tuple(one.stage_s) for one in spent] == [stages] * 3
+    laps = [dict.fromkeys(stages, 1.0) | {"gsm8k": one.stage_s["gsm8k"]} for one in spent]
+    assert [one.stage_s for one in spent] == laps  # passes read the clock themselves
 
 
 async def test_a_half_that_a_look_decided_is_measured_no_further() -> None:

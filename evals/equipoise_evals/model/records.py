@@ -347,6 +347,22 @@ class StopRecord(Frozen):
     leftovers: tuple[str, ...] = ()
 
 
+PairStage = Literal["launches", "warm_up", "treatment", "gsm8k", "blocks", "end"]
+"""What a launch pair is made of: both starts, warm-up and attestation, traces, passes (stress included), decode
+blocks, the last look at the guards and the stop."""
+
+
+class SpentRecord(Frozen):
+    """Where the seconds of one launch pair went, by the clock of whoever ran it; a stage that was not reached is missing.
+
+    Of a pair that was cut short there is none; one that was launched again has that of its last launch.
+    """
+
+    kind: Literal["spent"] = "spent"
+    pair: int = Field(ge=1)
+    stage_s: dict[PairStage, float]
+
+
 Record = Annotated[
     QuestionsRecord
     | LaunchRecord
@@ -357,7 +373,8 @@ Record = Annotated[
     | PassRecord
     | DivergenceRecord
     | GuardRecord
-    | StopRecord,
+    | StopRecord
+    | SpentRecord,
     Field(discriminator="kind"),
 ]
 
@@ -374,6 +391,7 @@ RecordKind = TypeVar(
     DivergenceRecord,
     GuardRecord,
     StopRecord,
+    SpentRecord,
 )
 
 
