@@ -106,6 +106,7 @@ calibrate: .venv/.ready ## How often the judge errs in simulated worlds: the ful
 	@$(MAKE) --no-print-directory bench-verdict
 
 GPU ?=
+VERDICT_STEPS := $(shell printf 'aa-8b-%02d ' 1 2 3 4 5 6 7 8 9 10) starts verdict-8b delay-0 delay-25 delay-50 delay-100
 
 .PHONY: bench-verdict
 bench-verdict: .venv/.ready ## GPU-seconds to a verdict beside fixed designs, simulated, into docs/evidence and docs/calibration.md; GPU=1 measures too

@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from datetime import datetime
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from equipoise_evals.calibrate.designs import COST_CELLS, REFERENCE, CostCell, T
 from equipoise_evals.calibrate.run import clopper_pearson
 from equipoise_evals.model import LaunchRecord
 from equipoise_service.interchange import RecordsDocument
+from tests.gpu.claims import both_ready_s
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADING = "## Device seconds to a verdict"
@@ -99,7 +99,7 @@ def recorded(folder: Path) -> list[str]:
             continue
         start_s = statistics.median(one.stage_s["spawn_to_ready"] for one in launches)
         pairs, spent_s = verdict.cost.launch_pairs, verdict.cost.device_seconds
-        ready_s = [_both_ready_s([one for one in launches if one.pair == pair]) for pair in {x.pair for x in launches}]
+        ready_s = [both_ready_s([one for one in launches if one.pair == pair]) for pair in {x.pair for x in launches}]
         measuring_s = max(0.0, spent_s - sum(ready_s)) / pairs
         device = json.loads(path.read_text())["gpu"].split(",")[0]
         word = f"{verdict.latency.word} ({verdict.overall.word})"
@@ -107,15 +107,6 @@ def recorded(folder: Path) -> list[str]:
         row = (path.stem, device, word, f"{pairs}", f"{spent_s:.0f}", f"{start_s:.0f}", f"{fixed_s:.0f}")
         lines.append(f"| {' | '.join(row)} |")
     return lines
-
-
-def _both_ready_s(launches: Sequence[LaunchRecord]) -> float:
-    """Seconds from the start of the first engine of a pair until both were ready."""
-    starts = [datetime.fromisoformat(one.started_at) for one in launches]
-    return max(
-        (at - min(starts)).total_seconds() + one.stage_s["spawn_to_ready"]
-        for at, one in zip(starts, launches, strict=True)
-    )
 
 
 def section(tallies: Tallies, seconds: float, gpu: Sequence[str] = ()) -> str:

@@ -353,9 +353,10 @@ blocks, the last look at the guards and the stop."""
 
 
 class SpentRecord(Frozen):
-    """Where the seconds of one launch pair went, by the clock of whoever ran it; a stage that was not reached is missing.
+    """Where the seconds of one launch pair went, by the clock of whoever ran it.
 
-    Of a pair that was cut short there is none; one that was launched again has that of its last launch.
+    A stage that was not reached is missing. Of a pair that was cut short there is none; one that was launched again has
+    that of its last launch.
     """
 
     kind: Literal["spent"] = "spent"
