@@ -11,7 +11,16 @@ from datetime import UTC, datetime, timedelta
 from statistics import stdev
 from typing import Any, NamedTuple
 
-from equipoise_evals.model import ArmPair, EngineMetric, LatencyContrast, LaunchHistory, Plan, Verdict, looks_up_to
+from equipoise_evals.model import (
+    ArmPair,
+    EngineMetric,
+    LatencyContrast,
+    LatencyPlan,
+    LaunchHistory,
+    Plan,
+    Verdict,
+    looks_up_to,
+)
 from equipoise_evals.stats.moderated import LEAST_HISTORIES, launch_prior
 from equipoise_service.engines.host import this_host
 from equipoise_service.store import Store
@@ -91,13 +100,21 @@ def _alike(plan: Plan, past: Plan) -> bool:
     return (
         past.model == plan.model
         and past.layout == plan.layout
-        and _blocks(past) == _blocks(plan)
+        and _no_longer(past.latency, plan.latency)
         and _options(past.arms) <= _options(plan.arms)
     )
 
 
-def _blocks(plan: Plan) -> dict[str, Any]:
-    return plan.latency.model_dump(exclude={"margin"}) if plan.latency else {}
+def _no_longer(past: LatencyPlan | None, now: LatencyPlan | None) -> bool:
+    """Whether blocks are alike, and those of the past no longer nor more: longer ones only lessen what steps add."""
+    if past is None or now is None:
+        return False
+    lengths = {"steps_per_block", "quads_per_pair", "warmup_steps", "margin"}
+    return (
+        past.model_dump(exclude=lengths) == now.model_dump(exclude=lengths)
+        and past.steps_per_block - past.warmup_steps <= now.steps_per_block - now.warmup_steps
+        and past.quads_per_pair <= now.quads_per_pair
+    )
 
 
 def _options(arms: ArmPair) -> set[str]:

@@ -74,7 +74,7 @@ def test_three_alike_give_both_metrics_a_prior_and_a_look_at_two_pairs(store: St
         {"machine": {"host": "another"}},
         {"sglang": "0.5.23"},
         {"pairs": 1},
-        {"latency": make.LATENCY.model_copy(update={"steps_per_block": 40})},
+        {"latency": make.LATENCY.model_copy(update={"steps_per_block": 400})},
         {"model": planned().model.model_copy(update={"revision": "another"})},
     ],
     ids=lambda other: str(next(iter(other))),
@@ -103,6 +103,17 @@ def test_other_engine_options_another_margin_and_an_unknown_version(store: Store
     assert not with_history(planned(arms=both), store, sglang, DAYS).history
     one = arms.model_copy(update={"candidate": arms.candidate.model_copy(update=flagged)})
     assert with_history(planned(arms=one), store, sglang, DAYS).history
+
+
+def test_shorter_blocks_of_the_past_serve_longer_ones(store: Store) -> None:
+    for seed in range(3):
+        an_aa(store, seed)
+    longer = make.LATENCY.model_copy(update={"steps_per_block": 64, "quads_per_pair": 2})
+    assert with_history(planned(latency=longer), store, sglang, DAYS).history
+    other = make.LATENCY.model_copy(update={"prompt_tokens": 64})
+    assert not with_history(planned(latency=other), store, sglang, DAYS).history
+    stored.finish(store, make.plan(latency=None, declared_aa=True), Records())
+    assert with_history(planned(), store, sglang, DAYS).history["busy"].histories == 3
 
 
 def test_nothing_is_borrowed_where_nothing_may_be(store: Store) -> None:
