@@ -81,7 +81,7 @@ def block_advice(
 
 
 def _logs(launches: list[list[TimedBlock]], steps: int) -> Floats:
-    """Log busy times, shape (launches, blocks, steps), less what all blocks share at each step, which is the context's."""
+    """Log busy times, shape (launches, blocks, steps), less what all blocks share at each step: the context's."""
     logs = np.log([[block.busy_us[:steps] for block in of_pair] for of_pair in launches])
     centred: Floats = logs - logs.mean(axis=(0, 1), keepdims=True)
     return centred

@@ -37,11 +37,8 @@ def blocks(pairs: int, step_sd: float, block_sd: float, launch_sd: float, *, see
 
 
 def stops(pairs: int, held_s: float = 150.0) -> list[StopRecord]:
-    return [
-        StopRecord(pair=pair, role=role, held_s=held_s, clean=True)
-        for pair in range(1, pairs + 1)
-        for role in ("A", "B")
-    ]
+    ends = [(pair, role) for pair in range(1, pairs + 1) for role in ROLES]
+    return [StopRecord(pair=pair, role=role, held_s=held_s, clean=True) for pair, role in ends]
 
 
 def advice(*sds: float, pairs: int = 40) -> BlockAdvice:
