@@ -75,7 +75,8 @@ check: .venv/.ready ## Format, lint, types, import contracts
 test: setup check ## Set everything up and run every test that this machine can run
 	@$(BIN)/python -m pytest -n 2 tests/unit tests/property tests/contract --ignore tests/contract/service \
 		--cov=equipoise_evals --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
-	@$(BIN)/python -m pytest -n 2 --dist loadfile tests/guarantee tests/contract/service tests/integration -m "not engine and not chaos"
+	@: "Four workers, since on two cores these tests mostly wait for processes"
+	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder tests/guarantee tests/contract/service tests/integration -m "not engine and not chaos"
 	@$(MAKE) --no-print-directory browser
 	@$(BIN)/python -m pytest tests/integration -m "engine and not chaos"
 	@$(MAKE) --no-print-directory test-backends
@@ -98,7 +99,7 @@ test-backends: setup ## The plugin's own tests, inside the engine environment
 
 .PHONY: test-chaos
 test-chaos: .venv/.ready ## 200 comparisons while services and engines are killed at random, seeded (a quarter of an hour)
-	@$(BIN)/python -m pytest -n 2 --timeout 3600 -rP tests/integration/service/test_chaos.py -m chaos
+	@$(BIN)/python -m pytest -n 2 --timeout 3600 -rP tests/integration -m chaos
 
 .PHONY: calibrate
 calibrate: .venv/.ready ## How often the judge errs in simulated worlds: the full grid into docs/calibration.md (a quarter of an hour and more)
@@ -120,6 +121,11 @@ bench-grade: .venv/.ready ## CPU time of grading hard texts of a megabyte, into 
 .PHONY: bench-judge
 bench-judge: .venv/.ready ## Time and memory of a verdict over the largest comparison, into docs/evidence/bench-judge.txt
 	@set -o pipefail; $(BIN)/python -m tests.support.bench_judge | tee docs/evidence/bench-judge.txt
+
+.PHONY: bench-cancel
+bench-cancel: .venv/.ready ## How long a cancelled comparison leaves anything, at every stage, into docs/evidence/bench-cancel.txt
+	@set -o pipefail; $(BIN)/python -m pytest -q -rP -k cancelling_at_any_stage tests/integration/service/test_shelf.py \
+		| grep '^cancelled in' | tee docs/evidence/bench-cancel.txt
 
 .PHONY: bench-pages
 bench-pages: .venv/.ready ## Lists over 10,000 comparisons and the page of the largest, into docs/evidence/bench-pages.txt

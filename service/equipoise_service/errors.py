@@ -398,11 +398,13 @@ class NotResumable(Refusal):
     type = "not-resumable"
     remedy = "Its page shows its verdict, or how far it has come; to measure anew, submit it again."
 
-    def __init__(self, comparison_id: str, status: str) -> None:
-        super().__init__(
-            f"comparison {comparison_id} is {status}; only one that failed, was cancelled or was interrupted can be "
-            "resumed"
+    def __init__(self, comparison_id: str, status: str, suspect: str | None = None) -> None:
+        why = (
+            "only one that failed, was cancelled or was interrupted can be resumed"
+            if suspect is None
+            else f"an engine of it was not what it should have been ({suspect}), so its answers are not relied on"
         )
+        super().__init__(f"comparison {comparison_id} is {status}; {why}")
 
 
 class NotEnded(Refusal):

@@ -1,9 +1,10 @@
 """Kills a worker, by SIGKILL of its process, between two statements of a comparison, and lets another one go on.
 
-``python -m tests.support.fault_points FOLDER`` prints one line of JSON for each fault point. The statements are those
-that a run really executes, seen by a line tracer: the code under test knows nothing of fault points. Each run is a fork
-of one process that has everything imported, since a service takes seconds to start. Engines are fakes; what becomes of
-real processes when their service dies is tested elsewhere.
+``python -m tests.support.fault_points FOLDER first`` kills where each statement is executed first, ``last`` where those
+of the experiment are executed last; each fault point becomes one line of JSON. The statements are those that a run
+really executes, seen by a line tracer: the code under test knows nothing of fault points. Each run is a fork of one
+process that has everything imported, since a service takes seconds to start. Engines are fakes; what becomes of real
+processes when their service dies is tested elsewhere.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 from equipoise_evals import experiment
 from equipoise_evals.gsm8k import measure, passes
@@ -41,6 +42,8 @@ ENDS_WITHIN_S = 60
 UNFINISHED = 9
 EVERY = 3
 """Of the worker's and the store's statements one in so many is a fault point; the whole takes a minute or two."""
+
+When = Literal["first", "last"]
 
 
 class Point(NamedTuple):
@@ -134,8 +137,8 @@ def queue_one(folder: Path) -> None:
     store.database.close()
 
 
-def points_of(template: Path, folder: Path) -> list[Point]:
-    """Every statement of the experiment, where it is executed first and where last, and some of what surrounds it."""
+def points_of(template: Path, folder: Path, when: When) -> list[Point]:
+    """Every statement of the experiment where it is executed first, and some of what surrounds it; or where last."""
     copied(template, folder)
     log = folder / "points"
 
@@ -146,10 +149,12 @@ def points_of(template: Path, folder: Path) -> list[Point]:
     assert forked(lambda: work(settings_of(folder), Tracer(note))) == 0
     seen = [Point(*json.loads(line)) for line in log.read_text().splitlines()]
     first = {(point.file, point.line): point for point in reversed(seen)}
-    last = {(point.file, point.line): point for point in seen if point.file in EXPERIMENT}
+    if when == "last":
+        last = {(point.file, point.line): point for point in seen if point.file in EXPERIMENT}
+        return sorted({*last.values()} - {*first.values()})
     of_experiment = [point for point in first.values() if point.file in EXPERIMENT]
     others = sorted(point for point in first.values() if point.file not in EXPERIMENT)
-    return sorted({*of_experiment, *last.values(), *others[::EVERY]})
+    return sorted({*of_experiment, *others[::EVERY]})
 
 
 def copied(template: Path, folder: Path) -> None:
@@ -195,11 +200,11 @@ def killed_at(point: Point, template: Path, folder: Path) -> dict[str, object]:
     }
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, when: When) -> None:
     """Print the undisturbed verdict, then what became of each fault point."""
     template = folder / "template"
     queue_one(template)
-    points = points_of(template, folder / "undisturbed")
+    points = points_of(template, folder / "undisturbed", when)
     undisturbed, _ = state(folder / "undisturbed")
     print(json.dumps({"verdict": undisturbed.verdict, "points": len(points)}), flush=True)
     for number, point in enumerate(points):
@@ -207,4 +212,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), cast("When", sys.argv[2]))

@@ -385,6 +385,9 @@ class Verdict(Frozen):
         headline: What happened, in one plain sentence.
         how_sure: How sure that is, in one plain sentence.
         what_to_do: The next step, in one plain sentence.
+        latency: What the times alone would say, None where they were not measured. It counts for nothing, whatever its
+            word, where ``overall`` is ``treatment_inactive`` or ``invalid``.
+        accuracy: The same of the answers.
     """
 
     schema_version: Literal[1] = 1

@@ -103,9 +103,11 @@ async def resume(comparison_id: str, service: TheService) -> ComparisonView:
     """Queue a comparison again that ended without a verdict.
 
     Complete launch pairs are kept. The pair that was cut short is launched and timed again; questions that it had
-    answered are not asked again.
+    answered are not asked again. Refused where an engine failed its attestation or its guard: its answers are suspect.
     """
     stored = comparison_of(comparison_id, service)
+    if stored.error is not None and stored.error.stage == "attest":
+        raise NotResumable(stored.id, stored.status, stored.error.reason)
     try:
         with service.accepting:
             require_place(service)

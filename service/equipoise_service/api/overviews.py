@@ -14,7 +14,7 @@ from equipoise_service.api.html import page
 from equipoise_service.api.problems import document
 from equipoise_service.charts import ForestRow, TrendPoint, forest_chart, trend_chart
 from equipoise_service.report.history import Noise, Past, noise_of, past_of
-from equipoise_service.store import ListFilter, Status
+from equipoise_service.store import UNJUDGED, ListFilter, Status
 
 router = APIRouter(tags=["pages"], include_in_schema=False)
 TITLES: dict[Half, str] = {
@@ -61,7 +61,13 @@ def trend_charts(past: Sequence[Past]) -> list[tuple[str, Markup]]:
         known = [(one, effect) for one, effect in found if effect is not None]
         if known:
             points = [
-                TrendPoint(one.created_at.strftime("%Y-%m-%d"), effect.effect, effect.interval, marks.get(one.id))
+                TrendPoint(
+                    one.created_at.strftime("%Y-%m-%d"),
+                    effect.effect,
+                    effect.interval,
+                    marks.get(one.id),
+                    one.verdict not in UNJUDGED,
+                )
                 for one, effect in known
             ]
             title, newest = TITLES[half], known[-1][1]

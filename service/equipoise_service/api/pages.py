@@ -21,7 +21,7 @@ from equipoise_service.api.running import running_of
 from equipoise_service.api.views import ComparisonSummary, ComparisonView
 from equipoise_service.charts import sparkline
 from equipoise_service.report import Details, read_details, report_of
-from equipoise_service.store import FINAL, Sort, Status
+from equipoise_service.store import FINAL, UNJUDGED, Sort, Status
 
 router = APIRouter(tags=["pages"], include_in_schema=False)
 
@@ -71,7 +71,8 @@ def spark(item: ComparisonSummary, half: Half) -> Markup:
     one = shown(half, item.intervals[half]) if half in item.intervals else None
     if one is None:
         return Markup("")
-    return sparkline(f"{half}-{item.id}", one.effect, one.interval, one.margin, UNITS[half][1])
+    judged = item.verdict not in UNJUDGED
+    return sparkline(f"{half}-{item.id}", one.effect, one.interval, one.bounds, UNITS[half][1], judged=judged)
 
 
 templates.env.globals.update(

@@ -10,32 +10,48 @@ REACH = 4.0
 """Margins to each side of 0 that are shown; what lies beyond them is an arrow's head at the edge."""
 
 
-def sparkline(name: str, effect: float, interval: tuple[float, float] | None, margin: float, unit: str) -> Markup:
+def sparkline(
+    name: str,
+    effect: float,
+    interval: tuple[float, float] | None,
+    bounds: tuple[float, float | None],
+    unit: str,
+    *,
+    judged: bool = True,
+) -> Markup:
     """One interval on a scale of ``REACH`` margins to each side; the same scale in every row of a list.
 
     Args:
         name: Unique on the page.
         effect: The estimate.
         interval: Its interval, None where there is none.
-        margin: Half width of the margin.
-        unit: Of all three.
+        bounds: Least and largest value inside the margin; None as the largest where it has no upper end.
+        unit: Of all of them.
+        judged: False draws it hollow and says so: the run could not be judged, so its numbers prove nothing.
     """
-    reach = REACH * margin
+    least, most = bounds
+    reach = REACH * -least
     scale = Scale(-reach, reach, 4, WIDTH - 4)
     between = "no interval" if interval is None else f"{interval[0]:+.2f} to {interval[1]:+.2f} {unit}"
     canvas = Canvas(
-        name, f"{effect:+.2f} {unit} ({between})", f"Margin ±{margin:g} {unit}.", width=WIDTH, height=HEIGHT
+        name,
+        f"{effect:+.2f} {unit} ({between}){'' if judged else ', not judged'}",
+        f"Margin {least:+g} {unit}." if most is None else f"Margin ±{most:g} {unit}.",
+        width=WIDTH,
+        height=HEIGHT,
     )
+    css = "estimate" if judged else "estimate beside"
     middle = HEIGHT / 2
-    canvas.rect((scale(-margin), 2), scale(margin) - scale(-margin), HEIGHT - 4, "band")
+    right = WIDTH if most is None else scale(most)
+    canvas.rect((scale(least), 2), right - scale(least), HEIGHT - 4, "band")
     canvas.line((scale(0), 2), (scale(0), HEIGHT - 2), "zero")
     if interval is not None:
-        canvas.line((scale(interval[0]), middle), (scale(interval[1]), middle), "estimate whisker")
+        canvas.line((scale(interval[0]), middle), (scale(interval[1]), middle), f"{css} whisker")
     low, high = interval or (effect, effect)
     if low < -reach:
-        canvas.path([(0, middle), (6, middle - 5), (6, middle + 5)], "estimate", close=True)
+        canvas.path([(0, middle), (6, middle - 5), (6, middle + 5)], css, close=True)
     if high > reach:
-        canvas.path([(WIDTH, middle), (WIDTH - 6, middle - 5), (WIDTH - 6, middle + 5)], "estimate", close=True)
+        canvas.path([(WIDTH, middle), (WIDTH - 6, middle - 5), (WIDTH - 6, middle + 5)], css, close=True)
     if abs(effect) <= reach:
-        canvas.circle((scale(effect), middle), 3.5, "estimate")
+        canvas.circle((scale(effect), middle), 3.5, css)
     return canvas.svg()

@@ -14,12 +14,16 @@ LABELS = 8
 
 
 class TrendPoint(NamedTuple):
-    """One comparison; ``mark`` numbers the change before it, None where nothing changed."""
+    """One comparison; ``mark`` numbers the change before it, None where nothing changed.
+
+    One that was not ``judged`` is drawn hollow and beside the line: its numbers prove nothing.
+    """
 
     label: str
     estimate: float
     interval: tuple[float, float] | None
     mark: int | None
+    judged: bool = True
 
 
 def trend_chart(
@@ -49,15 +53,18 @@ def trend_chart(
         canvas.text((LEFT - 8, ys(tick) + 4), tick_text(tick, ticks), anchor="end")
     canvas.text((LEFT - 8, 16), unit, "label soft", anchor="end")
     every = -(-len(points) // LABELS)
-    canvas.path([(xs(place + 0.5), ys(point.estimate)) for place, point in enumerate(points)], "estimate thread")
+    thread = [(xs(place + 0.5), ys(point.estimate)) for place, point in enumerate(points) if point.judged]
+    if thread:
+        canvas.path(thread, "estimate thread")
     for place, point in enumerate(points):
         x = xs(place + 0.5)
         if point.mark is not None:
             canvas.line((xs(place), TOP), (xs(place), BOTTOM), "level")
             canvas.text((xs(place) + 3, TOP - 4), str(point.mark), "label soft tiny")
+        css = "estimate" if point.judged else "estimate beside"
         if point.interval is not None:
-            canvas.line((x, ys(point.interval[0])), (x, ys(point.interval[1])), "estimate whisker")
-        canvas.circle((x, ys(point.estimate)), 4, "estimate")
+            canvas.line((x, ys(point.interval[0])), (x, ys(point.interval[1])), f"{css} whisker")
+        canvas.circle((x, ys(point.estimate)), 4, css)
         if place % every == 0:
             canvas.text((x, BOTTOM + 18), point.label, "label soft tiny", anchor="middle")
     return canvas.svg()

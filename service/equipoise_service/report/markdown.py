@@ -6,7 +6,6 @@ from equipoise_evals.model import (
     ROLE_NAMES,
     AccuracyVerdict,
     ArmSpec,
-    Faster,
     Interval,
     LatencyContrast,
     LatencyVerdict,
@@ -74,8 +73,7 @@ def _latency(latency: LatencyVerdict, word: str) -> list[str]:
     header = ["batch", "clock", "decides", "effect", "interval", "baseline", "candidate", "on medians", "pairs"]
     body = [_contrast(part, contrast) for part, contrast in contrasts(evidence)]
     note = f"Effects are candidate relative to baseline; negative is faster. Margin ±{evidence.margin:.2%}."
-    size = f", {latency.size}" if word == "faster" and isinstance(latency, Faster) else ""
-    return [f"**{word}**{size}. {note}", "", *table(header, body), *_notes(evidence.notes)]
+    return [f"**{word}**. {note}", "", *table(header, body), *_notes(evidence.notes)]
 
 
 def _contrast(part: str, contrast: LatencyContrast) -> list[str]:

@@ -24,6 +24,7 @@ from equipoise_service.report.sides import side_by_side
 from equipoise_service.report.tables import (
     CLOCKS,
     contrasts,
+    is_judged,
     pdl_sentence,
     primary_contrasts,
     treatment_counts,
@@ -40,6 +41,7 @@ GLOBALS: dict[str, Any] = {
     "contrasts": contrasts,
     "distribution_figures": figures.distribution_figures,
     "interval_text": interval_text,
+    "is_judged": is_judged,
     "latency_chart": figures.latency_chart,
     "launch_pairs_chart": figures.launch_pairs_chart,
     "pair_cells": pair_cells,

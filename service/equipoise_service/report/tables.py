@@ -6,12 +6,14 @@ from typing import NamedTuple
 from equipoise_evals.model import (
     AccuracyEvidence,
     AccuracyVerdict,
+    Faster,
     Interval,
     Invalid,
     LatencyContrast,
     LatencyEvidence,
     LatencyVerdict,
     Metric,
+    Size,
     TreatmentEvidence,
     TreatmentInactive,
     Verdict,
@@ -24,6 +26,11 @@ METRIC_NAMES = {
 }
 CLOCKS: dict[Metric, str] = {"busy": "busy", "period": "period", "client_tpot": "client"}
 """For tables that have little room."""
+SIZES: dict[Size, str] = {
+    "material": "by more than the margin",
+    "small": "by less than the margin",
+    "unclear": "perhaps by less than the margin",
+}
 PP = "percentage points"
 
 
@@ -116,9 +123,15 @@ def accuracy_rows(evidence: AccuracyEvidence) -> Iterator[Row]:
 
 def word_of(half: LatencyVerdict | AccuracyVerdict, verdict: Verdict) -> str:
     """The word of one half as it is read; where the run cannot be judged, its numbers are for diagnosis only."""
-    if isinstance(verdict.overall, Invalid | TreatmentInactive):
+    if not is_judged(verdict):
         return "not judged, for diagnosis only"
-    return half.word.replace("_", " ")
+    word = half.word.replace("_", " ")
+    return f"{word}, {SIZES[half.size]}" if isinstance(half, Faster) else word
+
+
+def is_judged(verdict: Verdict) -> bool:
+    """Whether the run's numbers prove anything."""
+    return not isinstance(verdict.overall, Invalid | TreatmentInactive)
 
 
 def treatment_state(treatment: TreatmentEvidence, *, declared_aa: bool) -> str:

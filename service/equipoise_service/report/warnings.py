@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from equipoise_evals.gsm8k.summary import PassSummary
-from equipoise_evals.model import ROLE_NAMES, ROLES, LaunchRecord, Verdict
+from equipoise_evals.model import ROLE_NAMES, ROLES, LaunchRecord, TreatmentInactive, Verdict
 from equipoise_service.report.outputs import Outputs
 
 NO_ANSWER = 0.5
@@ -20,7 +20,7 @@ CLIENT_GAP = 0.2
 def warnings_of(verdict: Verdict, outputs: Outputs | None) -> tuple[str, ...]:
     """Sentences, the gravest first; none where nothing is odd."""
     passes = outputs.passes if outputs else ()
-    return (*(line for one in passes for line in _of_pass(one)), *_of_client(verdict))
+    return (*_of_treatment(verdict), *(line for one in passes for line in _of_pass(one)), *_of_client(verdict))
 
 
 def attached_warnings(launches: Iterable[LaunchRecord]) -> tuple[str, ...]:
@@ -37,6 +37,18 @@ def attached_warnings(launches: Iterable[LaunchRecord]) -> tuple[str, ...]:
             f"the {ROLE_NAMES[role]}'s engine ran already: its flags and environment are not recorded, and {proof}"
         )
     return tuple(sentences)
+
+
+def _of_treatment(verdict: Verdict) -> Iterator[str]:
+    """Arms that ran the same and yet took different times: the difference has another cause."""
+    busy = verdict.latency.evidence.busy if verdict.latency else None
+    if not isinstance(verdict.overall, TreatmentInactive) or busy is None or busy.interval is None:
+        return
+    if busy.interval.low > 0 or busy.interval.high < 0:
+        yield (
+            f"both arms ran the same fills and allocations, yet their busy times differ by {100 * busy.effect:+.2f} %: "
+            "something other than the treatment differs between them, or the change is one that fills do not show"
+        )
 
 
 def _of_pass(one: PassSummary) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 from equipoise_service.store.comparisons import Comparisons, NewComparison, Stored
 from equipoise_service.store.database import Database, open_database
 from equipoise_service.store.events import Event, Events
-from equipoise_service.store.lists import Facets, ListFilter, Page, Sort, Summary
+from equipoise_service.store.lists import UNJUDGED, Facets, ListFilter, Page, Sort, Summary
 from equipoise_service.store.records import RecordParts, StoredRecorder
 from equipoise_service.store.status import FINAL, InvalidTransition, Status
 from equipoise_service.store.tokens import Token, Tokens
@@ -18,6 +18,7 @@ from equipoise_service.store.webhooks import Delivery, Webhook, Webhooks
 
 __all__ = [
     "FINAL",
+    "UNJUDGED",
     "Comparisons",
     "Database",
     "Delivery",

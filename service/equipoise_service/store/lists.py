@@ -15,7 +15,10 @@ from equipoise_service.store.status import Status
 from equipoise_service.store.tables import comparisons, record_parts
 
 Sort = Literal["newest", "oldest", "fastest", "slowest"]
-"""By time, or by the effect on the step time of those that have one."""
+"""By time, or by the effect on the step time of those whose effect was judged."""
+
+UNJUDGED = ("treatment_inactive", "invalid")
+"""Verdict words of runs whose numbers prove nothing, however large an effect they show."""
 
 
 class Summary(NamedTuple):
@@ -185,7 +188,12 @@ def _order(sort: Sort, before: str | None) -> tuple[list[ColumnElement[Any]], li
     last = select(effect).where(identity == before).scalar_subquery()
     beyond = effect > last if sort == "fastest" else effect < last
     order: list[ColumnElement[Any]] = [effect.asc() if sort == "fastest" else effect.desc(), identity]
-    return order, [effect.is_not(None), *([or_(beyond, and_(effect == last, identity > before))] if before else [])]
+    judged = comparisons.c.verdict_word.not_in(UNJUDGED)
+    return order, [
+        effect.is_not(None),
+        judged,
+        *([or_(beyond, and_(effect == last, identity > before))] if before else []),
+    ]
 
 
 def _of_model(name: str, conditions: Sequence[ColumnElement[bool]], sort: Sort, limit: int) -> ColumnElement[bool]:

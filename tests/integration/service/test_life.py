@@ -207,6 +207,20 @@ async def test_an_interrupted_comparison_is_resumed_and_measures_only_what_lacks
         assert "is succeeded" in refused.json()["detail"]
 
 
+async def test_what_an_untrusted_engine_answered_is_not_gone_on_with(start: Start) -> None:
+    async def trip(call: Call) -> None:
+        if call.pair == 2 and call.method == "decode":
+            raise EngineFault(call.role, "attest", "rank 0: the guard reports 'dirty'")
+
+    async with start(trip) as running:
+        comparison_id = await running.submit()
+        assert (await running.ended(comparison_id))["status"] == "failed"
+        refused = await running.client.post(f"/comparisons/{comparison_id}/resume")
+        assert (refused.status_code, refused.json()["type"]) == (409, "/problems/not-resumable")
+        assert "the guard reports 'dirty'" in refused.json()["detail"]
+        assert (await running.view(comparison_id))["status"] == "failed"
+
+
 class SlowEnd:
     """Holds the first decode call, and takes a while to let go when it is cancelled, as an engine's end does."""
 

@@ -12,11 +12,13 @@ from equipoise_service.charts import (
     ForestRow,
     Histogram,
     PairSeries,
+    TrendPoint,
     blocks_chart,
     distribution_chart,
     forest_chart,
     pairs_chart,
     sparkline,
+    trend_chart,
 )
 from equipoise_service.charts.canvas import Canvas
 from equipoise_service.charts.scale import Scale, tick_text
@@ -165,15 +167,31 @@ def test_clocks_and_temperatures_are_drawn_where_they_were_recorded() -> None:
 
 
 def spark(interval: tuple[float, float] | None = (-3.0, 3.0)) -> str:
-    return sparkline("s1", -1.64, interval, 0.5, "%")
+    return sparkline("s1", -1.64, interval, (-0.5, 0.5), "%")
 
 
 def test_an_interval_beyond_the_sparkline_ends_in_arrows() -> None:
     assert spark().count("<polygon") == 2
     assert spark((-1.7, -1.5)).count("<polygon") == 0
     assert "no interval" in spark(None)
-    beyond = sparkline("s2", 5.0, (4.0, 6.0), 0.5, "%")
+    beyond = sparkline("s2", 5.0, (4.0, 6.0), (-0.5, 0.5), "%")
     assert (beyond.count("<polygon"), beyond.count("<circle")) == (1, 0)
+
+
+def test_what_proves_nothing_is_drawn_hollow_and_says_so() -> None:
+    unjudged = sparkline("s3", -1.64, (-1.7, -1.5), (-0.5, 0.5), "%", judged=False)
+    assert unjudged.count('class="estimate beside') == 2
+    assert "not judged" in unjudged
+    assert "not judged" not in spark()
+    points = [TrendPoint(f"2026-01-0{day}", -1.6, (-1.7, -1.5), None, judged=day != 2) for day in (1, 2, 3)]
+    drawn = trend_chart("t", "effect", points, unit="%", margin=(-0.5, 0.5))
+    assert (drawn.count("<circle"), drawn.count('class="estimate beside"')) == (3, 1)
+
+
+def test_a_margin_without_an_upper_end_is_a_band_to_the_edge() -> None:
+    one_sided = sparkline("s4", 0.1, (-0.2, 0.4), (-1.0, None), "pp")
+    assert "Margin -1 pp." in one_sided
+    assert "Margin ±0.5 %." in spark()
 
 
 def test_the_same_numbers_give_the_same_bytes() -> None:

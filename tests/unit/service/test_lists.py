@@ -12,7 +12,7 @@ from equipoise_service.store.lists import spark_of
 from equipoise_service.store.tables import comparisons
 from tests.support import records as make
 from tests.support import stored as keep
-from tests.support.worlds import observed
+from tests.support.worlds import every_word, observed
 
 EFFECTS = (-0.01, 0.03, -0.05, 0.0)
 MONDAY = datetime(2026, 11, 30, tzinfo=UTC)
@@ -83,6 +83,16 @@ def test_equal_effects_are_neither_lost_nor_repeated(tmp_path: Path) -> None:
     ids = [keep.finish(store, *world).id for _ in range(5)]
     for sort in ("fastest", "slowest"):
         assert sorted(shown((store, ids), ListFilter(), sort)) == [0, 1, 2, 3, 4]
+
+
+def test_an_effect_that_proves_nothing_has_no_place_among_the_fastest(tmp_path: Path) -> None:
+    store = Store.open(f"sqlite:///{tmp_path / 'equipoise.db'}")
+    ids = [keep.finish(store, *world).id for world in every_word().values()]
+    words = list(every_word())
+    for sort in ("fastest", "slowest"):
+        found = [words[place] for place in shown((store, ids), ListFilter(), sort)]
+        assert sorted(found) == ["block", "inconclusive", "neutral", "ship"]
+    assert len(shown((store, ids), ListFilter())) == len(words)
 
 
 def test_facets_are_what_occurs(listed: tuple[Store, list[str]]) -> None:

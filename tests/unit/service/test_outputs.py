@@ -155,6 +155,18 @@ def test_a_sound_report_has_no_warnings() -> None:
     assert warnings_of(verdict_of(), None) == ()
 
 
+def test_equal_kernels_and_unequal_times_are_a_puzzle_that_is_named() -> None:
+    plan = make.plan()
+    for effect, said in ((-0.02, 1), (0.0, 0)):
+        blocks = make.blocks(plan, 3, np.random.default_rng(5), effect=effect)
+        asked, same = [make.questions()], make.treatment(60.0, 60.0)
+        verdict = judge(make.together(asked, make.launches(plan, 3), same, blocks), plan)
+        assert verdict.overall.word == "treatment_inactive"
+        found = warnings_of(verdict, None)
+        assert len(found) == said
+        assert all("busy times differ by -" in line for line in found)
+
+
 def test_a3_19_a_client_far_from_the_engine_does_not_measure_the_backend() -> None:
     """180 ms at the client where the engine's steps take 39 ms."""
     plan = make.plan()
