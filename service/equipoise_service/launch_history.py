@@ -80,7 +80,8 @@ def comparable(plan: Plan, store: Store, sglang: str | None, since: datetime) ->
         stored = store.comparisons.get(line.id)
         if stored is None or stored.verdict is None or line.created_at < since:
             continue
-        if not _alike(plan, Plan.model_validate_json(stored.plan)):
+        past = Plan.model_validate_json(stored.plan)
+        if not alike(plan, past) or not (plan.latency and past.latency and _no_longer(past.latency, plan.latency)):
             continue
         verdict = Verdict.model_validate_json(stored.verdict)
         evidence = verdict.latency.evidence if verdict.latency else None
@@ -95,24 +96,22 @@ def comparable(plan: Plan, store: Store, sglang: str | None, since: datetime) ->
             yield Control(line.id, {"busy": _logs(evidence.busy), "period": _logs(evidence.period)})
 
 
-def _alike(plan: Plan, past: Plan) -> bool:
-    """Whether launches of two plans differ for the same reasons; the scratch policy and the margin are none."""
+def alike(plan: Plan, past: Plan) -> bool:
+    """Whether launches of two plans differ for the same reasons; scratch policy, margin and lengths are none."""
+    lengths = {"steps_per_block", "quads_per_pair", "warmup_steps", "margin"}
+    blocks = [one.latency.model_dump(exclude=lengths) if one.latency else None for one in (past, plan)]
     return (
         past.model == plan.model
         and past.layout == plan.layout
-        and _no_longer(past.latency, plan.latency)
+        and blocks[0] == blocks[1]
         and _options(past.arms) <= _options(plan.arms)
     )
 
 
-def _no_longer(past: LatencyPlan | None, now: LatencyPlan | None) -> bool:
-    """Whether blocks are alike, and those of the past no longer nor more: longer ones only lessen what steps add."""
-    if past is None or now is None:
-        return False
-    lengths = {"steps_per_block", "quads_per_pair", "warmup_steps", "margin"}
+def _no_longer(past: LatencyPlan, now: LatencyPlan) -> bool:
+    """Whether blocks of the past were no longer and no more: longer ones only lessen what steps add to launches."""
     return (
-        past.model_dump(exclude=lengths) == now.model_dump(exclude=lengths)
-        and past.steps_per_block - past.warmup_steps <= now.steps_per_block - now.warmup_steps
+        past.steps_per_block - past.warmup_steps <= now.steps_per_block - now.warmup_steps
         and past.quads_per_pair <= now.quads_per_pair
     )
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from equipoise_evals.model import Plan
 from equipoise_service.bell import Bell
+from equipoise_service.chosen_blocks import with_chosen_blocks
 from equipoise_service.launch_history import with_history
 from equipoise_service.machine import Machine
 from equipoise_service.metrics import Metrics
@@ -83,7 +84,10 @@ async def running(
         sender = Sender(store, ends)
 
         def planned(request: CompareRequest) -> Plan:
-            return with_history(resolve(request), store, machine.sglang, settings.history_days)
+            plan = resolve(request)
+            if settings.choose_blocks and request.steps_per_block is None and request.quads is None:
+                plan = with_chosen_blocks(plan, store)
+            return with_history(plan, store, machine.sglang, settings.history_days)
 
         sending = asyncio.create_task(sender.run(), name="webhooks")
         try:
