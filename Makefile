@@ -111,8 +111,8 @@ VERDICT_STEPS := $(shell printf 'aa-8b-%02d ' 1 2 3 4 5 6 7 8 9 10) starts verdi
 
 .PHONY: bench-verdict
 bench-verdict: .venv/.ready ## GPU-seconds to a verdict beside fixed designs, simulated, into docs/evidence and docs/calibration.md; GPU=1 measures too
-	@$(if $(GPU),$(BIN)/python -m tests.gpu.evidence --models '$(MODELS)' $(VERDICT_STEPS) &&) \
-	$(BIN)/python -m tests.support.bench_verdict $(if $(GPU),--evidence docs/evidence) | grep '^|'
+	@set -o pipefail; $(if $(GPU),$(BIN)/python -m tests.gpu.evidence --models '$(MODELS)' $(VERDICT_STEPS);) measured=$$?; \
+	$(BIN)/python -m tests.support.bench_verdict $(if $(GPU),--evidence docs/evidence) | grep '^|' && exit $$measured
 
 .PHONY: bench-grade
 bench-grade: .venv/.ready ## CPU time of grading hard texts of a megabyte, into docs/evidence/bench-grade.txt
