@@ -24,23 +24,33 @@ def a_store(path: Path) -> Store:
 
 def test_a_backup_beside_a_writer_is_one_state_that_opens(tmp_path: Path) -> None:
     store = a_store(tmp_path / "live.db")
-    ended = threading.Event()
+    ended, wrote = threading.Event(), threading.Semaphore(0)
 
     def write() -> None:
         while not ended.is_set():
             store.records.append(ID, make.launch(1, "A", "baseline"))
+            wrote.release()
+
+    def one_more() -> None:
+        """Wait until something was written since it was asked last."""
+        while wrote.acquire(blocking=False):
+            pass
+        assert wrote.acquire(timeout=60)
 
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        made = [back_up(tmp_path / "live.db", tmp_path / f"copy-{n}.db") for n in range(5)]
+        made = []
+        for n in range(5):
+            one_more()
+            made.append(back_up(tmp_path / "live.db", tmp_path / f"copy-{n}.db"))
     finally:
         ended.set()
         writer.join()
         written = len(store.records.load(ID).records)
         store.database.close()
     assert {one.comparisons for one in made} == {1}
-    assert len({one.sha256 for one in made}) == 5, "nothing was written meanwhile"
+    assert len({one.sha256 for one in made}) == 5
     counts = []
     for n in range(5):
         copy = Store.open(f"sqlite:///{tmp_path / f'copy-{n}.db'}")
