@@ -140,6 +140,15 @@ test-ray: .venv/.ray ## 60 comparisons over a Ray cluster of three nodes on the 
 .PHONY: calibrate
 calibrate: .venv/.ready ## How often the judge errs in simulated worlds: the full grid into docs/calibration.md (a quarter of an hour and more)
 	@$(BIN)/equipoise calibrate --output docs/calibration.md
+	@$(MAKE) --no-print-directory bench-verdict
+
+GPU ?=
+VERDICT_STEPS := $(shell printf 'aa-8b-%02d ' 1 2 3 4 5 6 7 8 9 10) starts verdict-8b delay-0 delay-25 delay-50 delay-100
+
+.PHONY: bench-verdict
+bench-verdict: .venv/.ready ## GPU-seconds to a verdict beside fixed designs, simulated, into docs/evidence and docs/calibration.md; GPU=1 measures too
+	@set -o pipefail; $(if $(GPU),$(BIN)/python -m tests.gpu.evidence --models '$(MODELS)' $(VERDICT_STEPS);) measured=$$?; \
+	$(BIN)/python -m tests.support.bench_verdict $(if $(GPU),--evidence docs/evidence) | grep '^|' && exit $$measured
 
 .PHONY: bench-grade
 bench-grade: .venv/.ready ## CPU time of grading hard texts of a megabyte, into docs/evidence/bench-grade.txt

@@ -1,6 +1,5 @@
 """The experiment, as one straight line. It knows engines, a clock and a recorder only by their ports."""
 
-from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from itertools import groupby, takewhile
@@ -9,6 +8,7 @@ from equipoise_evals.decode.schedule import PlannedBlock, launch_order, launches
 from equipoise_evals.gsm8k.chat import AnyPrompt
 from equipoise_evals.gsm8k.measure import ask_divergences, measure_pass
 from equipoise_evals.judge import judge
+from equipoise_evals.judge.accuracy import OUTPUT_SHIFT_P
 from equipoise_evals.judge.treatment import judge_treatment
 from equipoise_evals.model import (
     ROLE_NAMES,
@@ -26,11 +26,13 @@ from equipoise_evals.model import (
     Records,
     Regression,
     Role,
+    SpentRecord,
     TreatmentInactive,
     TreatmentRecord,
     Verdict,
 )
 from equipoise_evals.ports import Engines, World
+from equipoise_evals.stopwatch import Stopwatch
 
 STRESS_BATCH = 16
 """Batch of the stress profile where none is timed: the largest for which the presets capture a graph by default."""
@@ -52,22 +54,32 @@ async def run_comparison(plan: Plan, prompts: Sequence[AnyPrompt], world: World)
     Raises:
         EngineFault: an engine did not do what was asked; everything recorded before stays recorded.
     """
-    finished = finished_pairs(world.recorder.records(), plan)
-    verdict = judge(world.recorder.records(), plan)
+    found = world.recorder.records()
+    finished = finished_pairs(found, plan)
+    verdict = judge(of_first_pairs(found, finished), plan)
     if finished and is_decided(verdict, plan, finished):
-        return verdict
-    if not world.recorder.records().of(QuestionsRecord):
+        return judge(found, plan)
+    if not found.of(QuestionsRecord):
         world.recorder.append(questions_record(prompts))
     for pair in range(finished + 1, plan.pairs_max + 1):
-        world.progress("launch", pair - 1, plan.pairs_max, f"starting launch pair {pair}")
+        world.progress("launch", pair - 1, plan.pairs_max, f"starting launch pair {pair}{_expected(verdict, plan)}")
+        still_open = open_halves(plan, verdict, pair - 1)
+        watch = Stopwatch(world.clock)
         for together in launches(plan, pair):
             async with world.launcher.launch_pair(plan, pair, together) as engines:
-                await warm_up(engines, plan, world)
+                watch.lap("launches")
+                await warm_up(engines, still_open, world)
                 await attest(engines, world)
+                watch.lap("warm_up")
                 if await treatment_is_live(engines, plan, pair, world):
-                    await measure_accuracy(engines, plan, prompts, pair, world)
-                    await measure_latency(engines, plan, pair, world)
+                    watch.lap("treatment")
+                    await measure_accuracy(engines, still_open, prompts, pair, world)
+                    watch.lap("gsm8k")
+                    await measure_latency(engines, still_open, pair, world)
+                    watch.lap("blocks")
                     await verify_guards(engines, pair, world)
+            watch.lap("end")
+        world.recorder.append(SpentRecord(pair=pair, stage_s=watch.stage_s))
         world.progress("launch", pair, plan.pairs_max, f"launch pair {pair} finished")
         verdict = judge(world.recorder.records(), plan)
         world.judged(pair, verdict)
@@ -77,20 +89,50 @@ async def run_comparison(plan: Plan, prompts: Sequence[AnyPrompt], world: World)
 
 
 def finished_pairs(records: Records, plan: Plan) -> int:
-    """Launch pairs, from the first on, of which everything planned is recorded, to the last look at the guards."""
+    """Launch pairs, from the first on, whose guards were looked at last in both engines: nothing comes after that."""
     guarded = {(guard.pair, guard.role) for guard in records.of(GuardRecord)}
-    passed = {(done.pair, done.role) for done in records.of(PassRecord)}
-    blocks = Counter(block.pair for block in records.current_blocks())
+    complete = takewhile(lambda pair: all((pair, role) in guarded for role in ROLES), range(1, plan.pairs_max + 1))
+    return len(list(complete))
 
-    def complete(pair: int) -> bool:
-        asked = plan.accuracy is not None and pair <= plan.accuracy.passes_max
-        return (
-            all((pair, role) in guarded for role in ROLES)
-            and blocks[pair] == len(pair_blocks(plan, pair))
-            and (not asked or all((pair, role) in passed for role in ROLES))
-        )
 
-    return len(list(takewhile(complete, range(1, plan.pairs_max + 1))))
+def of_first_pairs(records: Records, pairs: int) -> Records:
+    """The records of the first launch pairs: those of a pair that was cut short decide nothing yet."""
+    return Records(records=tuple(one for one in records.records if getattr(one, "pair", 0) <= pairs))
+
+
+def open_halves(plan: Plan, verdict: Verdict, pairs: int) -> Plan:
+    """The plan without the half that a look has decided, which is measured no further while the other goes on.
+
+    Passes go on beside the blocks where a shift of outputs is suspected: only more launches can confirm it. A run that
+    cannot be judged so far, and goes on nevertheless, measures both.
+    """
+    if isinstance(verdict.overall, Invalid):
+        return plan
+    shift_p = verdict.accuracy.evidence.output_shift_p if verdict.accuracy else None
+    suspected = shift_p is not None and shift_p < OUTPUT_SHIFT_P
+    return plan.model_copy(
+        update={
+            "latency": None if _latency_is_settled(verdict, plan) else plan.latency,
+            "accuracy": None if _accuracy_is_settled(verdict, plan, pairs) and not suspected else plan.accuracy,
+        }
+    )
+
+
+def pairs_expected(verdict: Verdict, plan: Plan) -> int | None:
+    """The look at which the open halves are likely to be decided, at most the last pair; None before any estimate."""
+    needed = [
+        *([verdict.latency.pairs_needed] if isinstance(verdict.latency, LatencyInconclusive) else []),
+        *([verdict.accuracy.passes_needed] if isinstance(verdict.accuracy, AccuracyInconclusive) else []),
+    ]
+    if not needed:
+        return None
+    most = max(plan.pairs_max if pairs is None else pairs for pairs in needed)
+    return next((look for look in plan.looks if look >= most), plan.pairs_max)
+
+
+def _expected(verdict: Verdict, plan: Plan) -> str:
+    pairs = pairs_expected(verdict, plan)
+    return "" if pairs is None else f", of about {pairs} expected"
 
 
 def questions_record(prompts: Sequence[AnyPrompt]) -> QuestionsRecord:
@@ -245,18 +287,20 @@ def is_decided(verdict: Verdict, plan: Plan, pairs: int) -> bool:
     accuracy = _accuracy_is_settled(verdict, plan, pairs)
     if accuracy and isinstance(verdict.accuracy, Regression):
         return True
-    return accuracy and _latency_is_settled(verdict, plan, pairs)
+    return accuracy and _latency_is_settled(verdict, plan)
 
 
 def _accuracy_is_settled(verdict: Verdict, plan: Plan, pairs: int) -> bool:
+    """Whether a look at the passes has decided, or no more are planned."""
     if plan.accuracy is None or pairs >= plan.accuracy.passes_max:
         return True
-    undecided = verdict.accuracy is None or isinstance(verdict.accuracy, AccuracyInconclusive)
-    return pairs in plan.accuracy.looks and not undecided
+    if verdict.accuracy is None or isinstance(verdict.accuracy, AccuracyInconclusive):
+        return False
+    return verdict.accuracy.evidence.passes in plan.accuracy.looks
 
 
-def _latency_is_settled(verdict: Verdict, plan: Plan, pairs: int) -> bool:
+def _latency_is_settled(verdict: Verdict, plan: Plan) -> bool:
+    """Whether a look at the launch pairs has decided; between looks the word is always ``inconclusive``."""
     if plan.latency is None:
         return True
-    undecided = verdict.latency is None or isinstance(verdict.latency, LatencyInconclusive)
-    return pairs in plan.looks and not undecided
+    return verdict.latency is not None and not isinstance(verdict.latency, LatencyInconclusive)

@@ -80,7 +80,9 @@ def seconds_per_pair_before(plan: Plan, store: Store) -> float | None:
         stored = store.comparisons.get(summary.id)
         if stored is None:
             continue
-        if Plan.model_validate_json(stored.plan).model_copy(update={"seed": plan.seed}) == plan:
+        # Neither the seed nor when it looks changes what a pair costs.
+        same = {"seed": plan.seed, "looks": plan.looks, "history": plan.history}
+        if Plan.model_validate_json(stored.plan).model_copy(update=same) == plan:
             held_s: dict[int, float] = {}
             for part in store.records.parts(stored.id, "stop"):
                 stop = StopRecord.model_validate_json(part.payload)

@@ -18,7 +18,7 @@ from equipoise_service.engines.attached import AttachedLauncher
 from equipoise_service.engines.backends import unsupported
 from equipoise_service.engines.device import NvmlDevice
 from equipoise_service.engines.embedded import Converter
-from equipoise_service.engines.environment import Device
+from equipoise_service.engines.environment import Device, kernel_caches
 from equipoise_service.engines.leftovers import Leftovers
 from equipoise_service.engines.models import ModelPlaces, resolve_model, simulated_model
 from equipoise_service.engines.placing import Place, gpus_needed
@@ -70,9 +70,14 @@ class Machine:
             module=settings.engine_module,
             plugin_path=plugin,
             device=self.device,
-            variables=settings.engine_variables,
+            variables=self._variables(),
         )
         return {default.name: default}
+
+    def _variables(self) -> dict[str, str]:
+        """What every engine gets, in both arms alike; the operator's own variables win."""
+        caches = kernel_caches(self.settings.cache.expanduser() / "kernels") if self.device == "cuda" else {}
+        return caches | self.settings.engine_variables
 
     def _interpreter_and_plugin(self) -> tuple[Path, Path | None]:
         """What the settings name, else our own interpreter for simulated engines, else what was built in the cache."""
@@ -89,6 +94,10 @@ class Machine:
         if not plugin.is_dir():
             raise NoEngine(f"the plugin is not built from the source as it is now ({plugin}); `make setup` builds it")
         return built, plugin
+
+    def sglang(self) -> str | None:
+        """The version of SGLang that engines run; None where it cannot be told."""
+        return installed_sglang(self.environments()["default"].python)
 
     def unsupported(self, arm: ArmSpec) -> str | None:
         """Why this machine's GPU and SGLang cannot run an arm; None if they can, or if there is nobody to ask."""

@@ -94,7 +94,8 @@ class Measuring:
 
         try:
             async with job, stall:
-                progress = EventProgress(self._store.events, stored.id, self._tools.clock, got_on, holder)
+                plan = Plan.model_validate_json(stored.plan)
+                progress = EventProgress(self._store.events, stored.id, self._tools.clock, got_on, holder, plan)
                 verdict = await self._measured(stored, holder, progress)
         except TimeoutError as late:
             stage = progress.stage if progress else ""

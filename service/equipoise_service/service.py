@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from equipoise_evals.model import Plan
 from equipoise_service.bell import Bell
 from equipoise_service.errors import SettingsError
+from equipoise_service.chosen_blocks import with_chosen_blocks
+from equipoise_service.launch_history import with_history
 from equipoise_service.machine import Machine
 from equipoise_service.measuring import Measuring, Tools
 from equipoise_service.metrics import Metrics
@@ -87,9 +89,16 @@ async def running(
         ends = Bell()
         store.comparisons.on_end(lambda _: ends.ring())
         sender = Sender(store, ends)
+
+        def planned(request: CompareRequest) -> Plan:
+            plan = resolve(request)
+            if settings.choose_blocks and request.steps_per_block is None and request.quads is None:
+                plan = with_chosen_blocks(plan, store)
+            return with_history(plan, store, machine.sglang, settings.history_days)
+
         sending = asyncio.create_task(sender.run(), name="webhooks")
         try:
-            yield Service(settings, store, bell, worker, working, resolve, machine, sending, metrics)
+            yield Service(settings, store, bell, worker, working, planned, machine, sending, metrics)
         finally:
             for task in (working, sending):
                 task.cancel()

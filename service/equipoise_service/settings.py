@@ -117,6 +117,17 @@ class Settings(BaseSettings):
     stall_limit_s: float = Field(
         default=7_200, gt=0, description="A comparison that reports no progress for so many seconds has hung and fails."
     )
+    choose_blocks: bool = Field(
+        default=False,
+        description="Take block lengths that a request leaves open from how launches, blocks and steps varied in the "
+        "newest comparison alike.",
+    )
+    history_days: int = Field(
+        default=30,
+        ge=0,
+        description="Oldest A/A comparisons, in days, from which a plan borrows the spread between launches; 0 borrows "
+        "nothing.",
+    )
     require_tokens: bool = Field(
         default=False,
         description="Ask for tokens on the loopback too, as behind a proxy; "

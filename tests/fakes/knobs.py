@@ -120,6 +120,7 @@ class Identity(BaseModel):
     step_log: Path
     role: Literal["A", "B"]
     pair: int
+    delay_us: int = 0
 
     @classmethod
     def from_environment(cls) -> "Identity":
@@ -132,6 +133,7 @@ class Identity(BaseModel):
             step_log=step_log,
             role=place[2] if place else "A",
             pair=int(place[1]) if place else 1,
+            delay_us=int(os.environ.get("EQUIPOISE_TEST_DELAY_US", "0")),
         )
 
     def suffers(self, failure: Failure) -> bool:

@@ -38,6 +38,7 @@ class World:
         self._rng = launch_rng(knobs, identity)
         self._launch = math.exp(self._rng.gauss(0.0, knobs.launch_sd))
         self._arm = (1.0 + knobs.effect.get(identity.arm, 0.0)) * slowdown
+        self._delay_us = identity.delay_us
         self._noise = 0.0
         self._low = True
         self._steps = 0
@@ -49,7 +50,7 @@ class World:
         trend = 1.0 + self._knobs.drift_per_step * self._steps + self._warm_up()
         factor = self._arm * self._launch * context * trend * self._level() * math.exp(self._next_noise())
         self._steps += 1
-        return base * factor
+        return base * factor + self._delay_us
 
     def period_us(self, busy_us: float) -> float:
         """The same step as a user waits for it."""

@@ -12,6 +12,19 @@ DUMMY_WEIGHTS = {"flags": ["--load-format", "dummy"]}
 TWO_GPUS = {"flags": ["--load-format", "dummy", "--tp-size", "2"]}
 ALTERNATING_CLOCK = {"EQUIPOISE_STEP_CLOCK_EVERY": "16", "EQUIPOISE_STEP_CLOCK_ALTERNATING": "1"}
 
+AA_8B: dict[str, Any] = {
+    "parts": ["latency"],
+    "pairs_max": 3,
+    "declared_aa": True,
+    "baseline": DUMMY_WEIGHTS,
+    "candidate": {"name": "baseline-again", "scratch": "baseline", **DUMMY_WEIGHTS},
+}
+
+
+def delayed(delay_us: int) -> dict[str, str]:
+    """The variable that makes every decode step of an engine longer."""
+    return {"EQUIPOISE_TEST_DELAY_US": str(delay_us)} if delay_us else {}
+
 
 class Step(NamedTuple):
     """One comparison.
@@ -84,6 +97,23 @@ STEPS: dict[str, Step] = {
         },
         clock_claims,
     ),
+    **{f"aa-8b-{number:02}": Step("llama-8b-shape", AA_8B, claims.no_difference) for number in range(1, 11)},
+    # The variance of the first H200 records asks for many short blocks; do launches then differ less?
+    "aa-8b-short-blocks": Step("llama-8b-shape", {**AA_8B, "steps_per_block": 48, "quads": 12}, claims.no_difference),
+    "starts": Step("llama-8b-shape", {**AA_8B, "pairs_max": 4}, claims.starts),
+    "verdict-8b": Step(
+        "llama-8b-shape",
+        {"parts": ["latency"], "pairs_max": 10, "baseline": DUMMY_WEIGHTS, "candidate": DUMMY_WEIGHTS},
+        claims.cheap_and_faster,
+    ),
+    **{
+        f"delay-{delay_us}": Step(
+            "llama-8b-shape",
+            {**AA_8B, "candidate": {**AA_8B["candidate"], "environment": delayed(delay_us)}},
+            claims.injected_delay,
+        )
+        for delay_us in (0, 25, 50, 100)
+    },
     "gsm8k": Step(
         "smollm2",
         {"parts": ["accuracy"], "pairs_max": 2},
@@ -113,5 +143,5 @@ STEPS: dict[str, Step] = {
         gpus=2,
     ),
 }
-"""In the order of their worth; ``gsm8k`` repeats a part of ``smollm2``, ``stress`` all of ``gsm8k``; the last two need
-a host with two GPUs."""
+"""In the order of their worth. ``gsm8k`` repeats a part of ``smollm2``, and ``stress`` all of ``gsm8k``; ``verdict-8b``
+borrows the launch variance of the A/A runs before it; ``alternating-tp2`` and ``crossover`` need a host with two GPUs."""

@@ -1,13 +1,23 @@
 """The straight line over engines without processes: what it asks, in which order, and when it ends."""
 
+import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import numpy as np
 import pytest
 
 from equipoise_evals.decode.schedule import ABBA, BAAB, launch_order, planned_blocks
-from equipoise_evals.experiment import STRESS_BATCH, is_decided, questions_record, run_comparison
+from equipoise_evals.experiment import (
+    STRESS_BATCH,
+    is_decided,
+    of_first_pairs,
+    open_halves,
+    pairs_expected,
+    questions_record,
+    run_comparison,
+)
 from equipoise_evals.gsm8k.measure import MOST_DIVERGENCES, STOPPED
 from equipoise_evals.gsm8k.prompt import Prompt, build_prompts
 from equipoise_evals.judge import judge
@@ -19,6 +29,8 @@ from equipoise_evals.model import (
     Failed,
     GuardRecord,
     LaunchHistory,
+    Invalid,
+    LatencyInconclusive,
     LaunchRecord,
     PassRecord,
     Plan,
@@ -26,6 +38,7 @@ from equipoise_evals.model import (
     QuestionsRecord,
     Records,
     Role,
+    SpentRecord,
     StopRecord,
     StressRecord,
     TreatmentRecord,
@@ -105,6 +118,73 @@ async def test_an_inactive_treatment_ends_the_run_before_anything_is_measured() 
     assert len(records.of(BlockRecord)) == 3 * 8
 
 
+async def test_each_pair_says_where_its_seconds_went() -> None:
+    """A clock that ticks once a reading: every lap is one second, and two readings a pair are not asked for."""
+    ticks = itertools.count()
+    plan = make.plan(accuracy=make.accuracy_plan(4))
+    recorder = ListRecorder()
+    await run_comparison(plan, prompts(), World(FakeLauncher(recorder), lambda: float(next(ticks)), recorder, silent))
+    spent = recorder.records().of(SpentRecord)
+    assert [one.pair for one in spent] == [1, 2, 3]
+    stages = ("launches", "warm_up", "treatment", "gsm8k", "blocks", "end")
+    assert [tuple(one.stage_s) for one in spent] == [stages] * 3
+    laps = [dict.fromkeys(stages, 1.0) | {"gsm8k": one.stage_s["gsm8k"]} for one in spent]
+    assert [one.stage_s for one in spent] == laps  # passes read the clock themselves
+
+
+async def test_a_half_that_a_look_decided_is_measured_no_further() -> None:
+    """Four equal answers are `identical` at the look at 2 passes; the speed is decided at the look at 3 pairs."""
+    verdict, records, plan = await run(accuracy=make.accuracy_plan(4, passes_max=10))
+    assert plan.accuracy is not None
+    assert plan.accuracy.looks == (2, 4, 8, 10)
+    assert verdict.overall.word == "ship"
+    assert {one.pair for one in records.of(PassRecord)} == {1, 2}
+    assert {block.pair for block in records.of(BlockRecord)} == {1, 2, 3}
+    assert verdict == judge(records, plan)
+
+
+async def test_a_pair_that_measured_one_half_only_counts_as_finished_when_a_run_goes_on() -> None:
+    plan = make.plan(accuracy=make.accuracy_plan(4, passes_max=10))
+    kill = Killed("decode", 2 * (4 + 8) + 4 + 3)  # four warm-ups and eight blocks a pair: in the blocks of the third
+    recorder = ListRecorder()
+    world = World(FakeLauncher(recorder, kill), lambda: 0.0, recorder, silent)
+    with pytest.raises(EngineFault, match="killed"):
+        await run_comparison(plan, prompts(), world)
+    verdict = await run_comparison(plan, prompts(), world)
+    assert [launch.pair for launch in recorder.records().of(LaunchRecord)] == [1, 1, 2, 2, 3, 3, 3, 3]
+    assert {one.pair for one in recorder.records().of(PassRecord)} == {1, 2}
+    assert verdict.overall.word == "ship"
+
+
+def test_what_stays_open_is_measured_on() -> None:
+    """An undecided half stays; so does a decided one whose outputs are suspected, and both of an unjudged run."""
+    plan = make.plan(accuracy=make.accuracy_plan(200, passes_max=10))
+    passes = [make.one_pass(pair, role, [True] * 200) for pair in (1, 2) for role in ROLES]
+    verdict = judge(make.together([make.questions(200)], make.launches(plan, 2), make.treatment(), passes), plan)
+    assert verdict.accuracy is not None
+    assert verdict.accuracy.word == "identical"
+    assert open_halves(plan, verdict, 2) == plan.model_copy(update={"accuracy": None})
+    evidence = verdict.accuracy.evidence.model_copy(update={"output_shift_p": 0.001})
+    suspected = verdict.model_copy(update={"accuracy": verdict.accuracy.model_copy(update={"evidence": evidence})})
+    assert open_halves(plan, suspected, 2) == plan
+    unjudged = verdict.model_copy(update={"overall": Invalid(reason="disturbed", detail="levels")})
+    assert open_halves(plan, unjudged, 2) == plan
+
+
+def test_the_pairs_expected_are_those_of_the_half_that_needs_most_at_a_look() -> None:
+    plan = make.plan(accuracy=make.accuracy_plan(200))
+    blocks = make.blocks(plan, 1, np.random.default_rng(1))
+    verdict = judge(make.together([make.questions(200)], make.launches(plan, 1), make.treatment(), blocks), plan)
+    assert isinstance(verdict.latency, LatencyInconclusive)
+    assert pairs_expected(verdict.model_copy(update={"latency": None, "accuracy": None}), plan) is None
+
+    def expected(needed: int | None) -> int | None:
+        latency = verdict.latency.model_copy(update={"pairs_needed": needed}) if verdict.latency else None
+        return pairs_expected(verdict.model_copy(update={"latency": latency}), plan)
+
+    assert [expected(needed) for needed in (2, 3, 7, 30, None)] == [3, 3, 8, 10, 10]
+
+
 async def test_a_half_alone_runs_alone() -> None:
     _, records, _ = await run(accuracy=None)
     assert records.of(PassRecord) == ()
@@ -155,7 +235,10 @@ def test_a_regression_at_a_look_ends_the_run() -> None:
     assert verdict.accuracy is not None
     assert verdict.accuracy.word == "regression"
     assert is_decided(verdict, plan, 2)
-    assert not is_decided(verdict, plan, 1)
+    first = judge(of_first_pairs(records, 1), plan)
+    assert first.accuracy is not None
+    assert first.accuracy.word == "regression"
+    assert not is_decided(first, plan, 1)  # one pass is no look
 
 
 GENERATED = 4 * 2 * 2

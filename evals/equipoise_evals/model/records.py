@@ -43,7 +43,10 @@ class LaunchRecord(Frozen):
         environment: Variables that Equipoise set, secrets left out.
         attestation: The plugin's own record out of ``/server_info``, unedited.
         server_info: The rest of ``/server_info`` that matters to the reader (backends, dtype, versions, KV pool).
-        stage_s: Seconds per stage: ``spawn_to_ready``, ``first_generation``.
+        stage_s: Seconds per stage: ``spawn_to_ready``, ``first_generation``; and, as far as the engine's log tells
+            them, the stages that the former is made of, in order: ``imports``, ``spawn``, ``gate`` (the second engine
+            of a pair waits there for the first to take its memory), ``distributed``, ``weights``, ``kv_pool``,
+            ``graph_capture``, ``http``, ``warm_up``; and ``tokenizer``, beside them.
         node: Machine of a cluster on which it ran; empty for the service's own, or where it was not recorded.
         attached: Whether the engine ran already: ``argv`` and ``environment`` are then empty because nobody here knows
             them, ``started_at`` is when it was attached to, and the attestation is empty where it shows none.
@@ -346,6 +349,23 @@ class StopRecord(Frozen):
     leftovers: tuple[str, ...] = ()
 
 
+PairStage = Literal["launches", "warm_up", "treatment", "gsm8k", "blocks", "end"]
+"""What a launch pair is made of: both starts, warm-up and attestation, traces, passes (stress included), decode
+blocks, the last look at the guards and the stop."""
+
+
+class SpentRecord(Frozen):
+    """Where the seconds of one launch pair went, by the clock of whoever ran it.
+
+    A stage that was not reached is missing. Of a pair that was cut short there is none; one that was launched again has
+    that of its last launch.
+    """
+
+    kind: Literal["spent"] = "spent"
+    pair: int = Field(ge=1)
+    stage_s: dict[PairStage, float]
+
+
 Record = Annotated[
     QuestionsRecord
     | LaunchRecord
@@ -356,7 +376,8 @@ Record = Annotated[
     | PassRecord
     | DivergenceRecord
     | GuardRecord
-    | StopRecord,
+    | StopRecord
+    | SpentRecord,
     Field(discriminator="kind"),
 ]
 
@@ -373,6 +394,7 @@ RecordKind = TypeVar(
     DivergenceRecord,
     GuardRecord,
     StopRecord,
+    SpentRecord,
 )
 
 

@@ -30,6 +30,7 @@ from equipoise_service.engines.backends import value_of
 from equipoise_service.engines.client import EngineClient, EngineUnreachable
 from equipoise_service.engines.cpu_load import CpuLoad
 from equipoise_service.engines.environment import Device, EngineCommand, Start
+from equipoise_service.engines.host import this_host
 from equipoise_service.engines.limits import Limits
 from equipoise_service.engines.process import ProcessTree
 from equipoise_service.engines.steplog import StepLog, StepLogError, full_batch, rows_of
@@ -112,6 +113,7 @@ class SGLangEngine:
         """What the engine proves to be; raises ``EngineFault`` in stage ``attest`` if that is not what was started."""
         record, server_info = await self._attested("attest")
         seen = reported(server_info)
+        seen["machine"] = dict(this_host())
         if self.launch.pinned_cpu is not None:
             seen["pinned_cpu"] = self.launch.pinned_cpu
         if self.launch.foreign_pids:

@@ -56,11 +56,15 @@ class EngineEnvironment:
 
 
 class EngineFiles(NamedTuple):
-    """Where one engine writes: its log, its step log and its traces."""
+    """Where one engine writes: its log, its step log and its traces; and its start gate.
+
+    ``gate`` is what it waits for before it takes memory; where there is nothing to wait for, a folder that is there.
+    """
 
     log: Path
     steps: Path
     traces: Path
+    gate: Path
 
 
 class EngineCommand(NamedTuple):
@@ -90,6 +94,22 @@ class Start(NamedTuple):
     devices: tuple[str, ...] = ()
 
 
+def overlaps(device: Device) -> bool:
+    """Whether the engines of a pair import beside each other; on a CPU two starts would only share its few cores."""
+    return device == "cuda"
+
+
+def kernel_caches(folder: Path) -> dict[str, str]:
+    """Variables that keep compiled kernels of all engines of a host in one folder, whatever becomes of their home."""
+    names = {
+        "TRITON_CACHE_DIR": "triton",
+        "TORCHINDUCTOR_CACHE_DIR": "inductor",
+        "FLASHINFER_WORKSPACE_BASE": "flashinfer",
+        "CUDA_CACHE_PATH": "cuda",
+    }
+    return {name: str(folder / cache) for name, cache in names.items()}
+
+
 def engine_command(environment: EngineEnvironment, arm: ArmSpec, model: ModelRef, start: Start) -> EngineCommand:
     """The command line and variables of one arm's engine.
 
@@ -116,6 +136,8 @@ def engine_command(environment: EngineEnvironment, arm: ArmSpec, model: ModelRef
     }
     if start.devices:
         variables["CUDA_VISIBLE_DEVICES"] = ",".join(start.devices)
+    if overlaps(environment.device):
+        variables["EQUIPOISE_START_GATE"] = str(start.files.gate)
     if environment.device == "cpu":
         variables["SGLANG_PLATFORM"] = PLATFORM_PLUGIN
     if environment.plugin_path is not None:

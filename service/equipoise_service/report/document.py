@@ -15,10 +15,12 @@ from equipoise_evals.model import (
     Plan,
     QuestionsRecord,
     Role,
+    SpentRecord,
     Verdict,
 )
 from equipoise_service.errors import NotFinished
 from equipoise_service.report.outputs import Outputs, outputs_of
+from equipoise_service.report.spending import Spending, spending_of
 from equipoise_service.report.warnings import attached_warnings, warnings_of
 from equipoise_service.store import RecordParts, Stored
 
@@ -47,6 +49,7 @@ class Report(Frozen):
     Attributes:
         warnings: What a reader should know before believing it, one sentence each.
         outputs: Passes and their outputs compared; None without an accuracy half.
+        spending: Where the time went, as far as it was recorded.
     """
 
     schema_version: Literal[1] = 1
@@ -60,6 +63,7 @@ class Report(Frozen):
     plan: Plan
     warnings: tuple[str, ...] = ()
     outputs: Outputs | None = None
+    spending: Spending = Spending(stage_s={}, starts=())
 
 
 def build_report(stored: Stored, parts: RecordParts) -> Report:
@@ -88,6 +92,9 @@ def report_of(stored: Stored, plan: Plan, verdict: Verdict, parts: RecordParts) 
         plan=plan,
         warnings=(*warnings_of(verdict, outputs), *attached_warnings(launches)),
         outputs=outputs,
+        spending=spending_of(
+            [SpentRecord.model_validate_json(part.payload) for part in parts.parts(stored.id, "spent")], launches
+        ),
     )
 
 

@@ -148,6 +148,8 @@ def _setup(report: Report) -> Iterator[str]:
         yield f"* {_engine(engine)}"
     cost = report.verdict.cost
     yield f"* cost: {cost.launch_pairs} launch pairs, {cost.device_seconds:.0f} s on the device"
+    if report.spending.stage_s:
+        yield f"* time: {report.spending.sentence}"
 
 
 def _questions(questions: QuestionPlan, shots: int) -> Iterator[str]:
