@@ -95,7 +95,9 @@ class Measuring:
         try:
             async with job, stall:
                 plan = Plan.model_validate_json(stored.plan)
-                progress = EventProgress(self._store.events, stored.id, self._tools.clock, got_on, holder, plan)
+                progress = EventProgress(
+                    self._store.events, stored.id, self._tools.clock, got_on, owner=holder, plan=plan
+                )
                 verdict = await self._measured(stored, holder, progress)
         except TimeoutError as late:
             stage = progress.stage if progress else ""

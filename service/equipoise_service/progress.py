@@ -45,6 +45,7 @@ class EventProgress:
         comparison_id: str,
         clock: Callable[[], float],
         heard: Callable[[], None] = lambda: None,
+        *,
         owner: Holder | None = None,
         plan: Plan | None = None,
     ) -> None:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from equipoise_evals.model import Plan
 from equipoise_service.bell import Bell
-from equipoise_service.errors import SettingsError
 from equipoise_service.chosen_blocks import with_chosen_blocks
+from equipoise_service.errors import SettingsError
 from equipoise_service.launch_history import with_history
 from equipoise_service.machine import Machine
 from equipoise_service.measuring import Measuring, Tools

@@ -144,4 +144,4 @@ STEPS: dict[str, Step] = {
     ),
 }
 """In the order of their worth. ``gsm8k`` repeats a part of ``smollm2``, and ``stress`` all of ``gsm8k``; ``verdict-8b``
-borrows the launch variance of the A/A runs before it; ``alternating-tp2`` and ``crossover`` need a host with two GPUs."""
+borrows the launch variance of the A/A runs before it; ``alternating-tp2`` and ``crossover`` need two GPUs of a host."""

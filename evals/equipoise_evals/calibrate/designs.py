@@ -239,7 +239,7 @@ def naive_word(blocks: Iterable[BlockRecord], plan: Plan) -> str:
 
 
 def _blocks(world: LatencyWorld, plan: Plan, pair: int, rng: np.random.Generator) -> list[BlockRecord]:
-    return pair_blocks(world, _latency(plan), pair, rng)
+    return pair_blocks(world, plan, pair, rng)
 
 
 def _latency(plan: Plan) -> LatencyPlan:

@@ -98,14 +98,16 @@ class SGLangLauncher:
         if foreign:
             log.warning("launch pair %d starts beside other processes on the device: %s", pair, foreign)
         try:
-            positions = {role: place for place, role in enumerate(order if len(order) > 1 else launch_order(plan, pair))}
+            positions = {
+                role: place for place, role in enumerate(order if len(order) > 1 else launch_order(plan, pair))
+            }
             gate = self._work_dir / f"pair-{pair:03d}-{uuid.uuid4().hex[:8]}.gate"
             async with _together() as start:
-                first = start(self._start(plan, pair, order[0], positions[order[0]], running, None))
+                first = start(self._start(plan, pair, order[0], running, position=positions[order[0]], gate=None))
                 for role in order[1:]:
                     if not self._overlaps(plan):
                         await asyncio.wait({first})
-                    start(self._start(plan, pair, role, positions[role], running, gate))
+                    start(self._start(plan, pair, role, running, position=positions[role], gate=gate))
                     start(_open(gate, first, running))
             running.sort(key=lambda engine: engine.launch.start.position)
             for engine in running:
@@ -121,7 +123,7 @@ class SGLangLauncher:
         return all(environment is not None and overlaps(environment.device) for environment in found)
 
     async def _start(
-        self, plan: Plan, pair: int, role: Role, position: int, running: list[SGLangEngine], gate: Path | None
+        self, plan: Plan, pair: int, role: Role, running: list[SGLangEngine], *, position: int, gate: Path | None
     ) -> None:
         """Start one engine until it is ready and attested, with new ports if its own were taken meanwhile.
 
@@ -130,7 +132,7 @@ class SGLangLauncher:
         await self._require_nothing_left(role)
         for attempt in range(1, START_ATTEMPTS + 1):
             try:
-                engine = await self._spawn(plan, pair, role, position, attempt, gate)
+                engine = await self._spawn(plan, pair, role, attempt, position=position, gate=gate)
             except OSError as refused:  # a full disk, above all
                 raise EngineFault(role, "start", f"cannot be started: {refused}") from refused
             running.append(engine)
@@ -147,7 +149,7 @@ class SGLangLauncher:
                 await _to_the_end(self._stop_all([engine], None))
 
     async def _spawn(
-        self, plan: Plan, pair: int, role: Role, position: int, attempt: int, gate: Path | None
+        self, plan: Plan, pair: int, role: Role, attempt: int, *, position: int, gate: Path | None
     ) -> SGLangEngine:
         arm = plan.arms.of(role)
         environment = self._environments.get(arm.engine)

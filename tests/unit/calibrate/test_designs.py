@@ -19,7 +19,6 @@ from equipoise_evals.calibrate.designs import (
 )
 from equipoise_evals.calibrate.latency import latency_plan
 from equipoise_evals.calibrate.worlds import LatencyWorld, pair_blocks
-from equipoise_evals.model import LatencyPlan
 from tests.support import records as make
 
 RUN_ONCE, FIVE, TEN, OURS, BORROWING = (design.name for design in DESIGNS)
@@ -68,12 +67,12 @@ def test_the_naive_design_says_what_the_steps_of_one_launch_say(effect: float, s
     assert plan.latency is not None
     world = LatencyWorld(effect=effect, launch_sd=0.0, step_cv=step_cv, step_ar1=0.0)
     # Within one draw of noise: seed 1 has no significant difference by chance.
-    assert naive_word(pair_blocks(world, plan.latency, 1, np.random.default_rng(1)), plan) == word
+    assert naive_word(pair_blocks(world, plan, 1, np.random.default_rng(1)), plan) == word
 
 
 def test_designs_need_a_latency_half() -> None:
     plan = make.plan(latency=None)
-    blocks = pair_blocks(LatencyWorld(), LatencyPlan(**make.LATENCY.model_dump()), 1, np.random.default_rng(1))
+    blocks = pair_blocks(LatencyWorld(), make.plan(), 1, np.random.default_rng(1))
     with pytest.raises(ValueError, match="no latency half"):
         naive_word(blocks, plan)
 
