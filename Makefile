@@ -69,11 +69,13 @@ serve: setup ## Run the service and its dashboard on 127.0.0.1
 # --- Checks and tests ----------------------------------------------------------------------------------------------
 
 .PHONY: check
-check: .venv/.ready ## Format, lint, types, import contracts
+check: .venv/.ready ## Format, lint, types, import contracts, Dockerfiles and compose file
 	@$(BIN)/ruff format --check -q .
 	@$(BIN)/ruff check -q .
 	@$(BIN)/mypy
 	@PYTHONPATH=backends $(BIN)/lint-imports
+	@$(BIN)/hadolint docker/*.Dockerfile
+	@$(BIN)/check-jsonschema -q --builtin-schema vendor.compose-spec docker/compose.yaml
 
 .PHONY: test
 test: setup check ## Set everything up and run every test that this machine can run
@@ -84,6 +86,7 @@ test: setup check ## Set everything up and run every test that this machine can 
 	@$(MAKE) --no-print-directory browser
 	@$(BIN)/python -m pytest tests/integration -m "engine and not chaos"
 	@$(MAKE) --no-print-directory test-backends
+	@$(MAKE) --no-print-directory test-postgres
 
 .PHONY: browser
 browser: .venv/.ready ## Test the pages in Debian's Chromium; as root it is installed with apt-get where it is missing
@@ -93,6 +96,26 @@ browser: .venv/.ready ## Test the pages in Debian's Chromium; as root it is inst
 			apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core; \
 		else echo "Chromium is missing; get it with: sudo apt-get install chromium"; fi; fi
 	@$(BIN)/python -m pytest tests/browser
+
+SERVICE_TESTS := tests/integration/service
+ON_POSTGRES := $(addprefix tests/unit/service/test_,store.py lists.py recover.py) \
+	$(addprefix tests/contract/service/test_,access.py http.py observability.py) \
+	$(addprefix $(SERVICE_TESTS)/test_,exchange.py life.py many.py migrations.py postgres.py prune.py queue.py) \
+	$(addprefix $(SERVICE_TESTS)/test_,simulated.py two_services.py webhooks.py)
+POSTGRES_TESTS ?= -n 2 --dist loadfile -m "not chaos and not engine" $(ON_POSTGRES)
+
+.PHONY: test-postgres
+test-postgres: .venv/.ready ## Run what touches a database over Debian's PostgreSQL; as root it is installed where it is missing
+	@if ! command -v initdb > /dev/null && ! ls /usr/lib/postgresql/*/bin/initdb > /dev/null 2>&1; then \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
+			echo "PostgreSQL is missing; installing Debian's: apt-get install --no-install-recommends postgresql"; \
+			apt-get update -qq && apt-get install -qq -y --no-install-recommends postgresql-common && \
+			: "a private cluster is all that is wanted, so none is made of the package's own" && \
+			sed -i 's/^#\?create_main_cluster.*/create_main_cluster = false/' /etc/postgresql-common/createcluster.conf && \
+			apt-get install -qq -y --no-install-recommends postgresql; \
+		else echo "PostgreSQL is missing, so these tests are left out; get it with: sudo apt-get install postgresql"; \
+			[ -z "$$CI" ]; exit $$?; fi; fi; \
+	$(BIN)/python -m tests.support.postgres $(BIN)/python -m pytest $(POSTGRES_TESTS)
 
 .PHONY: test-backends
 test-backends: setup ## The plugin's own tests, inside the engine environment
@@ -105,9 +128,31 @@ test-backends: setup ## The plugin's own tests, inside the engine environment
 test-chaos: .venv/.ready ## 200 comparisons while services and engines are killed at random, seeded (a quarter of an hour)
 	@$(BIN)/python -m pytest -n 2 --timeout 3600 -rP tests/integration -m chaos
 
+.PHONY: test-chaos-postgres
+test-chaos-postgres: .venv/.ready ## 120 comparisons by two services on one PostgreSQL, stopped and killed, seeded (half an hour)
+	@$(MAKE) --no-print-directory test-postgres \
+		POSTGRES_TESTS="-n 2 --timeout 3600 -rP -m chaos $(SERVICE_TESTS)/test_two_services.py"
+
+.venv/.ray: .venv/.ready
+	@$(BIN)/uv sync -q --frozen --inexact --extra ray --compile-bytecode
+	@touch $@
+
+.PHONY: test-ray
+test-ray: .venv/.ray ## 60 comparisons over a Ray cluster of three nodes on the loopback, of which one dies (five minutes)
+	@$(BIN)/python -m pytest -rP tests/cluster
+
 .PHONY: calibrate
 calibrate: .venv/.ready ## How often the judge errs in simulated worlds: the full grid into docs/calibration.md (a quarter of an hour and more)
 	@$(BIN)/equipoise calibrate --output docs/calibration.md
+	@$(MAKE) --no-print-directory bench-verdict
+
+GPU ?=
+VERDICT_STEPS := $(shell printf 'aa-8b-%02d ' 1 2 3 4 5 6 7 8 9 10) starts verdict-8b delay-0 delay-25 delay-50 delay-100
+
+.PHONY: bench-verdict
+bench-verdict: .venv/.ready ## GPU-seconds to a verdict beside fixed designs, simulated, into docs/evidence and docs/calibration.md; GPU=1 measures too
+	@set -o pipefail; $(if $(GPU),$(BIN)/python -m tests.gpu.evidence --models '$(MODELS)' $(VERDICT_STEPS);) measured=$$?; \
+	$(BIN)/python -m tests.support.bench_verdict $(if $(GPU),--evidence docs/evidence) | grep '^|' && exit $$measured
 
 .PHONY: bench-grade
 bench-grade: .venv/.ready ## CPU time of grading hard texts of a megabyte, into docs/evidence/bench-grade.txt
@@ -130,6 +175,11 @@ bench-pages: .venv/.ready ## Lists over 10,000 comparisons and the page of the l
 bench-load: .venv/.ready ## Lists and pages under load beside a running comparison, into docs/evidence/bench-load.txt
 	@set -o pipefail; $(BIN)/python -m tests.support.bench_load | tee docs/evidence/bench-load.txt
 
+.PHONY: bench-scale
+bench-scale: .venv/.ready ## 1,000 comparisons a day over 200 GPUs, simulated from measured times, into docs/evidence/bench-scale.txt
+	@set -o pipefail; $(BIN)/python -m tests.support.postgres $(BIN)/python -m tests.support.bench_scale \
+	| tee docs/evidence/bench-scale.txt
+
 .PHONY: bench-reference
 bench-reference: setup ## The CPU reference's decode step against torch_native's, into docs/evidence/bench-reference.txt
 	@plugin=$$($(BIN)/equipoise setup --print plugin-path); $(BIN)/equipoise setup --print engine-python | { read -r engine; \
@@ -141,6 +191,22 @@ bench-client: setup ## Our client and SGLang's against an engine of fixed speed,
 	@$(BIN)/equipoise setup --print engine-python | { read -r engine; set -o pipefail; \
 	$(BIN)/python -m tests.support.bench_client "$$engine" "$$(ls -d $(EQUIPOISE_CACHE)/models/*-float32 | head -n 1)" \
 	| tee docs/evidence/bench-client.txt; }
+
+.PHONY: bench-ray
+bench-ray: .venv/.ray ## Four logical nodes against one machine, simulated engines, into docs/evidence/bench-ray.txt (six minutes)
+	@set -o pipefail; $(BIN)/python -m tests.support.bench_ray | tee docs/evidence/bench-ray.txt
+
+.PHONY: ray-evidence
+ray-evidence: setup .venv/.ray ## Three comparisons of real CPU engines through Ray, into docs/evidence/ray-cpu.txt (ten minutes)
+	@set -o pipefail; $(BIN)/python -m tests.support.ray_engines | tee docs/evidence/ray-cpu.txt
+
+.PHONY: image-service
+image-service: ## Build the image of the service without engines
+	docker build --file docker/service.Dockerfile --tag equipoise-service .
+
+.PHONY: image-engine
+image-engine: ## Build the image of a GPU host: SGLang's own, the plugin and the service
+	docker build --file docker/engine.Dockerfile --tag equipoise-engine .
 
 STEP ?=
 MODELS ?= models

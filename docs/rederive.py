@@ -33,16 +33,20 @@ def quad_contrast(quad: list[dict], clock: str, warmup: int) -> float:
 def rederive(document: dict, clock: str = "busy") -> tuple[float, float, float]:
     """Effect, lower and upper limit by one clock at the primary batch, at the level that the verdict states."""
     latency = document["plan"]["latency"]
-    quads: dict[int, dict[int, list[dict]]] = {}
+    engines: dict[tuple[int, str], list[dict]] = {}
     for r in document["records"]:
-        if r["kind"] == "launch":  # a pair that was cut short is launched again and timed again as a whole
-            quads.pop(r["pair"], None)
+        if r["kind"] == "launch":  # what was cut short is launched again and timed again as a whole
+            engines[r["pair"], r["role"]] = []
         if r["kind"] == "block" and r["batch"] == latency["primary_batch"]:
-            quad = quads.setdefault(r["pair"], {}).setdefault(r["quad"], [])
-            if r.get("attempt", 1) > 1 and len(quad) == 4:  # beside foreign load a quad is run again as a whole
-                quad.clear()
-            quad.append(r)
+            engines.setdefault((r["pair"], r["role"]), []).append(r)
+    quads: dict[int, dict[int, list[dict]]] = {}
+    for (pair, _), blocks in engines.items():
+        for r in blocks:  # beside foreign load a quad is run again, and its last run counts
+            if r.get("attempt", 1) == max(b.get("attempt", 1) for b in blocks if b["quad"] == r["quad"]):
+                quads.setdefault(pair, {}).setdefault(r["quad"], []).append(r)
     logs = [fmean(quad_contrast(q, clock, latency["warmup_steps"]) for q in pair.values()) for pair in quads.values()]
+    if document["plan"].get("layout", "co_resident") != "co_resident":  # two launch pairs make one unit
+        logs = [fmean(both) for both in zip(logs[::2], logs[1::2])]
     level = document["verdict"]["latency"]["evidence"][clock]["interval"]["level"]
     mean, n = fmean(logs), len(logs)
     half = t.ppf((1 + level) / 2, n - 1) * math.sqrt(sum((x - mean) ** 2 for x in logs) / (n - 1) / n)

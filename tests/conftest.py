@@ -1,14 +1,55 @@
-"""For every test: the tokens that it makes are noted, and after the run nothing that was written may hold one."""
+"""For every test: the tokens that it makes are noted, and after the run nothing that was written may hold one.
+
+With ``TEST_POSTGRES_URL``, as ``make test-postgres`` sets it, every database of the tests is one on that server: what
+would be a SQLite file is a database of its own there, and tests about SQLite's files are skipped.
+"""
 
 import logging
 import os
 import subprocess
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from equipoise_service import store
 from equipoise_service.access.secrets import NewToken, new_token
+from equipoise_service.settings import Settings
+from equipoise_service.store.database import Database, open_database
+from tests.support import postgres
+
+SQLITE = "sqlite:///"
+POSTGRES = postgres.VARIABLE in os.environ
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what is about SQLite's files where there are none."""
+    for item in items:
+        if POSTGRES and item.get_closest_marker("sqlite"):
+            item.add_marker(pytest.mark.skip(reason="about SQLite's own files"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def databases_on_postgres() -> Iterator[None]:
+    """Put every database that a test opens on the server, if there is one."""
+    if not POSTGRES:
+        yield
+        return
+    url_of = vars(Settings)["url_of_database"].fget
+
+    def there(url: str) -> str:
+        return postgres.database_for(url.removeprefix(SQLITE)) if url.startswith(SQLITE) else url
+
+    def opened(url: str, *, migrated: bool = True) -> Database:
+        database = open_database(there(url), migrated=migrated)
+        weakref.finalize(database, database.engine.dispose)  # the driver warns of what nobody closed
+        return database
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "open_database", opened)
+        patch.setattr(Settings, "url_of_database", property(lambda settings: there(url_of(settings))))
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 import torch
 
-from equipoise_backends import attest, platform, seam
-from equipoise_backends.delay import DeviceDelay
+from equipoise_backends import attest, gate, platform, seam
+from equipoise_backends.delay import Delay, DeviceDelay, HostDelay
 from equipoise_backends.host import InternalState, ModelRunner, Scheduler
 from equipoise_backends.scratch import PerCallScratch, PersistentScratch, Scratch, persistent_sizing
 from equipoise_backends.settings import Arm, Settings, SettingsError
@@ -41,14 +41,15 @@ class Plugin:
         self._trtllm = trtllm
         self._guard = attest.Guard()
         header = {"arm": settings.arm.value, "launch_id": settings.launch_id, "pid": os.getpid()}
-        delay = DeviceDelay(settings.test_delay_us) if settings.test_delay_us else None
+        kind = HostDelay if trtllm is None else DeviceDelay
+        self._delay: Delay | None = kind(settings.test_delay_us) if settings.test_delay_us else None
         self.clock = StepClock(
             settings.step_log,
             header,
             every=settings.clock_every,
             alternating=settings.clock_alternating,
             prefills=settings.clock_prefill,
-            delay=delay,
+            delay=self._delay,
         )
 
     def after_get_internal_state(
@@ -60,6 +61,7 @@ class Plugin:
         # This call stands between two steps; it must not be charged to the next one.
         self.clock.break_chain()
         record = attest.record(scheduler, self._settings, self._unmet, self.clock, self._guard)
+        record["test_delay_measured_us"] = self._delay.measured_us if self._delay else None
         if self._trtllm is not None:
             record |= {"kernel_path": self._trtllm.process.kernel_path, "treatment": self._trtllm.describe()}
         result.internal_state["equipoise"] = record
@@ -122,6 +124,12 @@ def install() -> None:
     if (refusal := seam.refusal_of_version(allow_unchecked=settings.unchecked_sglang)) is not None:
         _refuse(refusal)
         return
+    if settings.start_gate is not None:
+        try:
+            gate.wait(settings.start_gate)
+        except gate.GateError as error:
+            _refuse(str(error))
+            return
     on_cpu = os.environ.get("SGLANG_PLATFORM") == platform.NAME
     trtllm = None if on_cpu else TrtllmMha(settings.arm)
     plugin = Plugin(settings, seam.check(os.environ.get("SGLANG_PLATFORM")), trtllm)

@@ -1,7 +1,8 @@
 """What the engine's environment says to the plugin, parsed once at plugin start.
 
 Owns the names ``EQUIPOISE_ARM``, ``EQUIPOISE_STEP_LOG``, ``EQUIPOISE_LAUNCH_ID``, ``EQUIPOISE_STEP_CLOCK_EVERY``,
-``EQUIPOISE_STEP_CLOCK_ALTERNATING``, ``EQUIPOISE_STEP_CLOCK_PREFILL``, ``EQUIPOISE_TEST_DELAY_US`` and
+``EQUIPOISE_STEP_CLOCK_ALTERNATING``, ``EQUIPOISE_STEP_CLOCK_PREFILL``, ``EQUIPOISE_TEST_DELAY_US``,
+``EQUIPOISE_START_GATE`` and
 ``EQUIPOISE_UNCHECKED_SGLANG``. Nothing else in the plugin reads the environment, apart from the platform's
 ``SGLANG_PLATFORM``, which SGLang itself defines.
 """
@@ -33,7 +34,8 @@ class Settings(NamedTuple):
         launch_id: Whoever started the engine recognises its own engine by it; None when none was given.
         clock_every: The step clock samples every so many decode steps; 1 unless its own cost is being measured.
         clock_alternating: Whether it changes between every step and every ``clock_every``-th, 32 steps each.
-        test_delay_us: Time that a GPU spends idle in every decode step, for tests of the verdict only; 0 means none.
+        test_delay_us: Time that every decode step is made longer by, for tests of the verdict only; 0 means none.
+        start_gate: File or folder whose existence the scheduler waits for before it allocates; None waits for nothing.
         unchecked_sglang: Whether a version of SGLang that the seam was never checked against may run.
         clock_prefill: Whether the step clock times prefills too.
     """
@@ -45,6 +47,7 @@ class Settings(NamedTuple):
     clock_alternating: bool = False
     test_delay_us: int = 0
     unchecked_sglang: bool = False
+    start_gate: Path | None = None
     clock_prefill: bool = False
 
     @classmethod
@@ -73,6 +76,7 @@ class Settings(NamedTuple):
             _flag(env, "EQUIPOISE_STEP_CLOCK_ALTERNATING"),
             _whole_number(env, "EQUIPOISE_TEST_DELAY_US", default=0, least=0),
             _flag(env, "EQUIPOISE_UNCHECKED_SGLANG"),
+            Path(gate) if (gate := env.get("EQUIPOISE_START_GATE")) else None,
             _flag(env, "EQUIPOISE_STEP_CLOCK_PREFILL"),
         )
 

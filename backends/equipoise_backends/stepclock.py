@@ -89,7 +89,7 @@ class StepClock:
         every: Rows are kept of every so many steps.
         alternating: Rows are kept of every step in every other `ALTERNATE_STEPS` steps, beginning with the first ones.
         prefills: Prefills get rows too, marked by `PREFILL` in place of the graph's batch.
-        delay: Called after each graph replay, inside its busy time; for tests of the verdict only.
+        delay: Called after each graph replay and each eager forward, inside the busy time; for tests only.
     """
 
     def __init__(
@@ -152,13 +152,18 @@ class StepClock:
         """AROUND ``EagerRunner._execute_decode``: busy is the time of the whole forward."""
         start_ns = now_ns()
         if not self._due(runner, batch):
-            return original(runner, batch, *args, **kw)
+            result = original(runner, batch, *args, **kw)
+            if self._delay is not None:
+                self._delay()
+            return result
         events = None
         if batch.seq_lens.is_cuda:
             events, stream = self._take_events(), torch.cuda.current_stream()
             events[0].record(stream)
         before_ns = now_ns()
         result = original(runner, batch, *args, **kw)
+        if self._delay is not None:
+            self._delay()
         busy_us = (now_ns() - before_ns) / 1000
         if events is not None:
             events[1].record(stream)

@@ -1,14 +1,14 @@
 """The experiment, as one straight line. It knows engines, a clock and a recorder only by their ports."""
 
-from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from itertools import groupby, takewhile
 
-from equipoise_evals.decode.schedule import PlannedBlock, launch_order, planned_blocks
+from equipoise_evals.decode.schedule import PlannedBlock, launch_order, launches, pair_blocks
 from equipoise_evals.gsm8k.chat import AnyPrompt
 from equipoise_evals.gsm8k.measure import ask_divergences, measure_pass
 from equipoise_evals.judge import judge
+from equipoise_evals.judge.accuracy import OUTPUT_SHIFT_P
 from equipoise_evals.judge.treatment import judge_treatment, missing_text
 from equipoise_evals.model import (
     ROLE_NAMES,
@@ -26,11 +26,14 @@ from equipoise_evals.model import (
     QuestionsRecord,
     Records,
     Regression,
+    Role,
+    SpentRecord,
     TreatmentInactive,
     TreatmentRecord,
     Verdict,
 )
 from equipoise_evals.ports import Decoded, Engine, EngineFault, Engines, World
+from equipoise_evals.stopwatch import Stopwatch
 
 STRESS_BATCH = 16
 """Batch of the stress profile where none is timed: the largest for which the presets capture a graph by default."""
@@ -52,21 +55,32 @@ async def run_comparison(plan: Plan, prompts: Sequence[AnyPrompt], world: World)
     Raises:
         EngineFault: an engine did not do what was asked; everything recorded before stays recorded.
     """
-    finished = finished_pairs(world.recorder.records(), plan)
-    verdict = judge(world.recorder.records(), plan)
+    found = world.recorder.records()
+    finished = finished_pairs(found, plan)
+    verdict = judge(of_first_pairs(found, finished), plan)
     if finished and is_decided(verdict, plan, finished):
-        return verdict
-    if not world.recorder.records().of(QuestionsRecord):
+        return judge(found, plan)
+    if not found.of(QuestionsRecord):
         world.recorder.append(questions_record(prompts))
     for pair in range(finished + 1, plan.pairs_max + 1):
-        world.progress("launch", pair - 1, plan.pairs_max, f"starting launch pair {pair}")
-        async with world.launcher.launch_pair(plan, pair, launch_order(plan, pair)) as engines:
-            await warm_up(engines, plan, world)
-            await attest(engines, world)
-            if await treatment_is_live(engines, plan, pair, world):
-                await measure_accuracy(engines, plan, prompts, pair, world)
-                await measure_latency(engines, plan, pair, world)
-                await verify_guards(engines, pair, world)
+        world.progress("launch", pair - 1, plan.pairs_max, f"starting launch pair {pair}{_expected(verdict, plan)}")
+        still_open = open_halves(plan, verdict, pair - 1)
+        watch = Stopwatch(world.clock)
+        for together in launches(plan, pair):
+            async with world.launcher.launch_pair(plan, pair, together) as engines:
+                watch.lap("launches")
+                await warm_up(engines, still_open, world)
+                await attest(engines, world)
+                watch.lap("warm_up")
+                if await treatment_is_live(engines, plan, pair, world):
+                    watch.lap("treatment")
+                    await measure_accuracy(engines, still_open, prompts, pair, world)
+                    watch.lap("gsm8k")
+                    await measure_latency(engines, still_open, pair, world)
+                    watch.lap("blocks")
+                    await verify_guards(engines, pair, world)
+            watch.lap("end")
+        world.recorder.append(SpentRecord(pair=pair, stage_s=watch.stage_s))
         world.progress("launch", pair, plan.pairs_max, f"launch pair {pair} finished")
         verdict = judge(world.recorder.records(), plan)
         world.judged(pair, verdict)
@@ -76,21 +90,50 @@ async def run_comparison(plan: Plan, prompts: Sequence[AnyPrompt], world: World)
 
 
 def finished_pairs(records: Records, plan: Plan) -> int:
-    """Launch pairs, from the first on, of which everything planned is recorded, to the last look at the guards."""
+    """Launch pairs, from the first on, whose guards were looked at last in both engines: nothing comes after that."""
     guarded = {(guard.pair, guard.role) for guard in records.of(GuardRecord)}
-    passed = {(done.pair, done.role) for done in records.of(PassRecord)}
-    blocks = Counter(block.pair for block in records.current_blocks())
+    complete = takewhile(lambda pair: all((pair, role) in guarded for role in ROLES), range(1, plan.pairs_max + 1))
+    return len(list(complete))
 
-    def complete(pair: int) -> bool:
-        asked = plan.accuracy is not None and pair <= plan.accuracy.passes_max
-        planned = len(list(planned_blocks(plan.latency, pair))) if plan.latency else 0
-        return (
-            all((pair, role) in guarded for role in ROLES)
-            and blocks[pair] == planned
-            and (not asked or all((pair, role) in passed for role in ROLES))
-        )
 
-    return len(list(takewhile(complete, range(1, plan.pairs_max + 1))))
+def of_first_pairs(records: Records, pairs: int) -> Records:
+    """The records of the first launch pairs: those of a pair that was cut short decide nothing yet."""
+    return Records(records=tuple(one for one in records.records if getattr(one, "pair", 0) <= pairs))
+
+
+def open_halves(plan: Plan, verdict: Verdict, pairs: int) -> Plan:
+    """The plan without the half that a look has decided, which is measured no further while the other goes on.
+
+    Passes go on beside the blocks where a shift of outputs is suspected: only more launches can confirm it. A run that
+    cannot be judged so far, and goes on nevertheless, measures both.
+    """
+    if isinstance(verdict.overall, Invalid):
+        return plan
+    shift_p = verdict.accuracy.evidence.output_shift_p if verdict.accuracy else None
+    suspected = shift_p is not None and shift_p < OUTPUT_SHIFT_P
+    return plan.model_copy(
+        update={
+            "latency": None if _latency_is_settled(verdict, plan) else plan.latency,
+            "accuracy": None if _accuracy_is_settled(verdict, plan, pairs) and not suspected else plan.accuracy,
+        }
+    )
+
+
+def pairs_expected(verdict: Verdict, plan: Plan) -> int | None:
+    """The look at which the open halves are likely to be decided, at most the last pair; None before any estimate."""
+    needed = [
+        *([verdict.latency.pairs_needed] if isinstance(verdict.latency, LatencyInconclusive) else []),
+        *([verdict.accuracy.passes_needed] if isinstance(verdict.accuracy, AccuracyInconclusive) else []),
+    ]
+    if not needed:
+        return None
+    most = max(plan.pairs_max if pairs is None else pairs for pairs in needed)
+    return next((look for look in plan.looks if look >= most), plan.pairs_max)
+
+
+def _expected(verdict: Verdict, plan: Plan) -> str:
+    pairs = pairs_expected(verdict, plan)
+    return "" if pairs is None else f", of about {pairs} expected"
 
 
 def questions_record(prompts: Sequence[AnyPrompt]) -> QuestionsRecord:
@@ -100,13 +143,18 @@ def questions_record(prompts: Sequence[AnyPrompt]) -> QuestionsRecord:
     )
 
 
+def present(engines: Engines) -> list[Role]:
+    """The roles of the engines that run, the baseline's first."""
+    return [role for role in ROLES if role in engines]
+
+
 async def warm_up(engines: Engines, plan: Plan, world: World) -> None:
     """Decode one unrecorded block per batch size in each engine, so that nothing is compiled in a timed block."""
     batches = plan.latency.batch_sizes if plan.latency else (1,)
     tokens, steps = (plan.latency.prompt_tokens, plan.latency.warmup_steps) if plan.latency else (16, 8)
     for done, batch in enumerate(batches):
         world.progress("warm_up", done, len(batches), f"batch {batch}")
-        for role in ROLES:
+        for role in present(engines):
             await engines[role].decode(batch, tokens, steps, seed=plan.seed)
             if plan.latency and plan.latency.phase == "prefill":
                 await engines[role].prefill(batch, tokens, steps, seed=plan.seed)
@@ -114,21 +162,22 @@ async def warm_up(engines: Engines, plan: Plan, world: World) -> None:
 
 async def attest(engines: Engines, world: World) -> None:
     """Record what each engine proves it is. A missing or wrong attestation raises ``EngineFault``."""
-    for role in ROLES:
+    for role in present(engines):
         world.recorder.append(await engines[role].attest())
 
 
 async def verify_guards(engines: Engines, pair: int, world: World) -> None:
     """Ask each engine once more, after the work and before its stop: a tripped guard raises ``EngineFault``."""
-    for role in ROLES:
+    for role in present(engines):
         guard = (await engines[role].attest()).attestation.get("guard")
         state = guard.get("state") if isinstance(guard, dict) else None
         world.recorder.append(GuardRecord(pair=pair, role=role, state=None if state is None else str(state)))
 
 
 async def treatment_is_live(engines: Engines, plan: Plan, pair: int, world: World) -> bool:
-    """Trace both engines of the first pair; False ends the run before it costs more.
+    """Trace the engines of the first pair; False ends the run before it costs more.
 
+    Where one engine runs at a time, the first is measured before the second can be counted.
     Engines that ran already write their traces where nobody here can read them, so there the treatment is not shown.
 
     Raises:
@@ -138,24 +187,26 @@ async def treatment_is_live(engines: Engines, plan: Plan, pair: int, world: Worl
         return True
     if pair == 1:
         batch, phase = (plan.latency.primary_batch, plan.latency.phase) if plan.latency else (1, "decode")
-        for done, role in enumerate(ROLES):
-            world.progress("treatment", done, len(ROLES), f"tracing the {ROLE_NAMES[role]}")
+        for done, role in enumerate(present(engines)):
+            world.progress("treatment", done, len(engines), f"tracing the {ROLE_NAMES[role]}")
             world.recorder.append(await engines[role].count_kernels(batch, TRACED_STEPS, phase))
     records = world.recorder.records()
     evidence = judge_treatment(records.of(TreatmentRecord), records.of(LaunchRecord), plan.evidence)
+    if evidence is None:
+        return len(engines) < len(ROLES)
     if plan.declared_aa:
         return True
-    if evidence is not None and evidence.contradicted:
+    if evidence.contradicted:
         raise EngineFault("B", "treatment", missing_text(evidence))
-    return evidence is not None and evidence.active
+    return evidence.active
 
 
 async def measure_accuracy(engines: Engines, plan: Plan, prompts: Sequence[AnyPrompt], pair: int, world: World) -> None:
-    """One greedy pass per arm over the same questions, in the order in which the engines were started."""
+    """One greedy pass per engine over the same questions, in the order in which the engines were started."""
     if plan.accuracy is None or pair > plan.accuracy.passes_max:
         return
     passed = {(done.pair, done.role) for done in world.recorder.records().of(PassRecord)}
-    roles = [role for role in launch_order(plan, pair) if (pair, role) not in passed]
+    roles = [role for role in launch_order(plan, pair) if role in engines and (pair, role) not in passed]
     if roles and plan.stress and pair > 1:
         await put_under_stress(engines, plan, pair, world)
     for role in roles:
@@ -164,22 +215,22 @@ async def measure_accuracy(engines: Engines, plan: Plan, prompts: Sequence[AnyPr
 
 
 async def put_under_stress(engines: Engines, plan: Plan, pair: int, world: World) -> None:
-    """Send both engines the same requests that broke scratch elsewhere; a guard that trips raises ``EngineFault``."""
+    """Send all engines the same requests that broke scratch elsewhere; a guard that trips raises ``EngineFault``."""
     batch = max(plan.latency.batch_sizes) if plan.latency else STRESS_BATCH
-    for done, role in enumerate(launch_order(plan, pair)):
-        world.progress("stress", done, len(ROLES), ROLE_NAMES[role])
+    for done, role in enumerate(role for role in launch_order(plan, pair) if role in engines):
+        world.progress("stress", done, len(engines), ROLE_NAMES[role])
         world.recorder.append(await engines[role].stress(batch, seed=plan.seed + pair))
 
 
 async def measure_latency(engines: Engines, plan: Plan, pair: int, world: World) -> None:
-    """Decode blocks in ABBA / BAAB order at each batch size; a quad beside foreign load is run once more.
+    """Decode the planned blocks of these engines; a quad, or an engine's half, beside foreign load is run once more.
 
     There are at most as many repetitions in a pair as there are batch sizes, so that a busy machine measures longer but
     not for ever; what stays disturbed is judged, and said.
     """
     if plan.latency is None:
         return
-    blocks = list(planned_blocks(plan.latency, pair))
+    blocks = [block for block in pair_blocks(plan, pair) if block.role in engines]
     total = len(blocks)
     repetitions = len(plan.latency.batch_sizes)
     for _, of_quad in groupby(blocks, key=lambda block: (block.batch, block.quad)):
@@ -203,11 +254,13 @@ async def measure_quad(
     attempt: int,
     total: int,
 ) -> bool:
-    """Decode the four blocks of a quad, of ``total`` in the pair; True if there was foreign load beside one of them."""
+    """Decode the blocks of a quad, of ``total`` in the pair; True if there was foreign load beside one of them."""
     disturbed = False
     for block in quad:
         again = ", again: there was foreign load" if attempt > 1 else ""
-        world.progress("decode", block.sequence - 1, total, f"{ROLE_NAMES[block.role]}, batch {block.batch}{again}")
+        world.progress(
+            "decode", min(block.sequence, total) - 1, total, f"{ROLE_NAMES[block.role]}, batch {block.batch}{again}"
+        )
         decoded = await run_block(engines[block.role], latency, block.batch, seed + 1_000 * pair + block.quad)
         disturbed |= decoded.disturbed is not None
         world.recorder.append(
@@ -249,18 +302,20 @@ def is_decided(verdict: Verdict, plan: Plan, pairs: int) -> bool:
     accuracy = _accuracy_is_settled(verdict, plan, pairs)
     if accuracy and isinstance(verdict.accuracy, Regression):
         return True
-    return accuracy and _latency_is_settled(verdict, plan, pairs)
+    return accuracy and _latency_is_settled(verdict, plan)
 
 
 def _accuracy_is_settled(verdict: Verdict, plan: Plan, pairs: int) -> bool:
+    """Whether a look at the passes has decided, or no more are planned."""
     if plan.accuracy is None or pairs >= plan.accuracy.passes_max:
         return True
-    undecided = verdict.accuracy is None or isinstance(verdict.accuracy, AccuracyInconclusive)
-    return pairs in plan.accuracy.looks and not undecided
+    if verdict.accuracy is None or isinstance(verdict.accuracy, AccuracyInconclusive):
+        return False
+    return verdict.accuracy.evidence.passes in plan.accuracy.looks
 
 
-def _latency_is_settled(verdict: Verdict, plan: Plan, pairs: int) -> bool:
+def _latency_is_settled(verdict: Verdict, plan: Plan) -> bool:
+    """Whether a look at the launch pairs has decided; between looks the word is always ``inconclusive``."""
     if plan.latency is None:
         return True
-    undecided = verdict.latency is None or isinstance(verdict.latency, LatencyInconclusive)
-    return pairs in plan.looks and not undecided
+    return verdict.latency is not None and not isinstance(verdict.latency, LatencyInconclusive)

@@ -152,16 +152,18 @@ class Engine(Protocol):
 
 
 Engines = Mapping[Role, Engine]
-"""Both engines of a launch pair."""
+"""The engines of a launch pair that run at once: both, or one."""
 
 
 class Launcher(Protocol):
     """Starts launch pairs."""
 
     def launch_pair(
-        self, plan: Plan, pair: int, order: tuple[Role, Role]
+        self, plan: Plan, pair: int, order: tuple[Role, ...]
     ) -> AbstractAsyncContextManager[dict[Role, Engine]]:
-        """Start both engines one after the other in ``order``; both are ready inside the context, both gone after it.
+        """Start the engines of ``order`` one after the other; they are ready inside the context and gone after it.
+
+        Both engines of a pair, or one of them where the plan's layout has one run at a time.
 
         How each engine ended is reported to the recorder that the launcher was built with.
         """

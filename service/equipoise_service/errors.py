@@ -27,6 +27,7 @@
         │   ├── QuestionsChanged   409  the set is no longer the one that was planned
         │   └── QuestionsUnavailable 503
         ├── NoEngine               503  this machine has no engine environment to start engines from
+        ├── TooFewDevices          422  the layout and the tensor parallelism ask for more GPUs than there are
         ├── UnknownEngine          422  an arm names an engine environment that the configuration lacks
         ├── EmptyIdempotencyKey    422
         ├── IdempotencyConflict    409
@@ -210,6 +211,20 @@ class BackendUnsupported(Refusal):
 
     def __init__(self, arm: str, why: str) -> None:
         super().__init__(f"arm {arm!r}: {why}; nothing was changed for you: give both arms the same other backend")
+
+
+class TooFewDevices(Refusal):
+    """The layout and the tensor parallelism ask for more GPUs than a comparison can get here."""
+
+    title = "Too few devices"
+    type = "too-few-devices"
+
+    def __init__(self, layout: str, needed: int, there: int) -> None:
+        detail = (
+            f"layout {layout} takes {needed} GPUs of one machine and there are {there}; ask for another layout, "
+            "a smaller --tp-size, or more devices (EQUIPOISE_DEVICES)"
+        )
+        super().__init__(detail, [FieldError("/layout", detail)])
 
 
 class NoEngine(Refusal):

@@ -57,7 +57,7 @@ def estimate(plan: Plan, device: Device, store: Store) -> Estimate:
 def seconds_per_pair(plan: Plan, device: Device) -> float:
     """Seconds of one launch pair by the device's profile: starts one after the other, blocks, passes; no stress.
 
-    Engines that are attached to run already and are not started.
+    Engines that are attached to run already and are not started. Two device sets that are held at once count twice.
     """
     profile = PROFILES[device]
     seconds = 0.0 if plan.arms.attached else len(ROLES) * profile.start_s
@@ -70,7 +70,7 @@ def seconds_per_pair(plan: Plan, device: Device) -> float:
         rounds = len(accuracy.questions.ids) / accuracy.concurrency
         pass_s = max(rounds, 1.0) * accuracy.sampling.max_new_tokens * profile.step_s(accuracy.concurrency)
         seconds += len(ROLES) * pass_s
-    return seconds
+    return 2 * seconds if plan.layout == "crossover" else seconds
 
 
 def seconds_per_pair_before(plan: Plan, store: Store) -> float | None:
@@ -80,11 +80,15 @@ def seconds_per_pair_before(plan: Plan, store: Store) -> float | None:
         stored = store.comparisons.get(summary.id)
         if stored is None:
             continue
-        if Plan.model_validate_json(stored.plan).model_copy(update={"seed": plan.seed}) == plan:
+        # Neither the seed nor when it looks changes what a pair costs.
+        same = {"seed": plan.seed, "looks": plan.looks, "history": plan.history}
+        if Plan.model_validate_json(stored.plan).model_copy(update=same) == plan:
             held_s: dict[int, float] = {}
             for part in store.records.parts(stored.id, "stop"):
                 stop = StopRecord.model_validate_json(part.payload)
-                held_s[stop.pair] = max(stop.held_s, held_s.get(stop.pair, 0.0))
+                before_s = held_s.get(stop.pair, 0.0)
+                shared = plan.layout == "co_resident"
+                held_s[stop.pair] = max(stop.held_s, before_s) if shared else stop.held_s + before_s
             if held_s:
                 return sum(held_s.values()) / len(held_s)
     return None

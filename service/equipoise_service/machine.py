@@ -20,9 +20,10 @@ from equipoise_service.engines.attached import AttachedLauncher
 from equipoise_service.engines.backends import unsupported
 from equipoise_service.engines.device import NvmlDevice
 from equipoise_service.engines.embedded import Converter
-from equipoise_service.engines.environment import Device
+from equipoise_service.engines.environment import Device, kernel_caches
 from equipoise_service.engines.leftovers import Leftovers
 from equipoise_service.engines.models import ModelPlaces, resolve_model, simulated_model
+from equipoise_service.engines.placing import Place, gpus_needed
 from equipoise_service.engines.presets import Preset, load_presets
 from equipoise_service.engines.provision import engine_environment_path, find_backends, plugin_path
 from equipoise_service.engines.registry import RegisteredEnvironment, registered_environments
@@ -37,13 +38,21 @@ LauncherFactory = Callable[[str, Plan, Recorder], Launcher]
 
 
 class Machine:
-    """What requests are resolved against and engines are started on."""
+    """What requests are resolved against and engines are started on.
 
-    def __init__(self, settings: Settings) -> None:
+    Args:
+        settings: The operator's decisions.
+        node: Its name among the machines of a cluster; empty for the service's own.
+        engines_below: Folder below which engines of an earlier service are ended before any is started; that of all
+            engine logs if None.
+    """
+
+    def __init__(self, settings: Settings, node: str = "", engines_below: Path | None = None) -> None:
         self.settings = settings
+        self.node = node
         self.device: Device = find_device() if settings.device == "auto" else settings.device
         _ = self.presets  # A mistake in a preset stops the service at its start, not a request hours later.
-        self.leftovers = Leftovers(settings.engine_logs.resolve())
+        self.leftovers = Leftovers((engines_below or settings.engine_logs).resolve())
 
     @property
     def profile(self) -> DeviceProfile:
@@ -66,7 +75,7 @@ class Machine:
             module=settings.engine_module,
             plugin_path=plugin,
             device=self.device,
-            variables=settings.engine_variables,
+            variables=self._variables(),
         )
         registered = {one.name: replace(default, name=one.name, python=one.python) for one in self.registered()}
         return registered | {default.name: default}
@@ -85,6 +94,11 @@ class Machine:
         settings = self.settings
         return load_presets(settings.presets, settings.allow_flags, settings.allow_variables)
 
+    def _variables(self) -> dict[str, str]:
+        """What every engine gets, in both arms alike; the operator's own variables win."""
+        caches = kernel_caches(self.settings.cache.expanduser() / "kernels") if self.device == "cuda" else {}
+        return caches | self.settings.engine_variables
+
     def _interpreter_and_plugin(self) -> tuple[Path, Path | None]:
         """What the settings name, else our own interpreter for simulated engines, else what was built in the cache."""
         settings = self.settings
@@ -100,6 +114,10 @@ class Machine:
         if not plugin.is_dir():
             raise NoEngine(f"the plugin is not built from the source as it is now ({plugin}); `make setup` builds it")
         return built, plugin
+
+    def sglang(self) -> str | None:
+        """The version of SGLang that engines run; None where it cannot be told."""
+        return installed_sglang(self.environments()["default"].python)
 
     def unsupported(self, arm: ArmSpec) -> str | None:
         """Why this machine's GPU and SGLang cannot run an arm; None if they can, or if there is nobody to ask."""
@@ -129,14 +147,30 @@ class Machine:
         if plan.arms.attached:
             return AttachedLauncher(recorder)
         work = self.settings.engine_logs / comparison_id
-        gpu = _nvml() if self.device == "cuda" else None
-        return SGLangLauncher(self.environments(), recorder, work, device=gpu, leftovers=self.leftovers)
+        pool = self.devices()
+        gpu = _nvml(",".join(pool), gpus_needed(plan.arms, plan.layout)) if self.device == "cuda" else None
+        place = Place(pool, self.node)
+        return SGLangLauncher(self.environments(), recorder, work, device=gpu, leftovers=self.leftovers, place=place)
+
+    def devices(self) -> tuple[str, ...]:
+        """The pool of GPUs, as ``CUDA_VISIBLE_DEVICES`` names them; empty where engines use none."""
+        if self.settings.devices or self.device != "cuda":
+            return self.settings.devices
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        if visible:
+            return tuple(name.strip() for name in visible.split(","))
+        return tuple(str(index) for index in range(len(list(Path("/dev").glob("nvidia[0-9]*")))))
+
+    def device_bytes(self) -> int | None:
+        """Memory of the first GPU of the pool; None where there is none, or nobody to ask."""
+        gpu = _nvml(",".join(self.devices()), 1) if self.device == "cuda" else None
+        return None if gpu is None else gpu.total_bytes()
 
 
-def _nvml() -> NvmlDevice | None:
-    """The GPU's memory, where the driver can be asked for it; engines run without, only less watched."""
+def _nvml(visible: str | None = None, gpus: int = 1) -> NvmlDevice | None:
+    """The GPUs' memory, where the driver can be asked for it; engines run without, only less watched."""
     try:
-        return NvmlDevice()
+        return NvmlDevice(visible, gpus)
     except pynvml.NVMLError as error:
         log.warning("NVML cannot be asked, so nobody checks that engines give their device memory back: %s", error)
         return None

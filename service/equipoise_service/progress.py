@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 from pydantic import JsonValue
 
-from equipoise_evals.model import Verdict
+from equipoise_evals.experiment import pairs_expected
+from equipoise_evals.model import Plan, Verdict
 from equipoise_service.errors import StorageUnavailable
-from equipoise_service.store import Events
+from equipoise_service.store import Events, Holder
 from equipoise_service.store.background import Background
 from equipoise_service.store.database import BUSY_TIMEOUT_S
 from equipoise_service.store.lists import spark_of
@@ -31,18 +32,29 @@ class EventProgress:
         comparison_id: Of which comparison.
         clock: Seconds of a clock that never steps back.
         heard: Called for every unit, stored or not: the comparison has got on.
+        owner: The worker that the comparison has to be leased to, if any; ``LeaseLost`` is raised once it is not.
+        plan: What is measured, for the launch pairs that are still expected; None says nothing of them.
 
     Attributes:
         stage: The latest stage.
     """
 
     def __init__(
-        self, events: Events, comparison_id: str, clock: Callable[[], float], heard: Callable[[], None] = lambda: None
+        self,
+        events: Events,
+        comparison_id: str,
+        clock: Callable[[], float],
+        heard: Callable[[], None] = lambda: None,
+        *,
+        owner: Holder | None = None,
+        plan: Plan | None = None,
     ) -> None:
         self._events = events
         self._comparison_id = comparison_id
         self._clock = clock
         self._heard = heard
+        self._owner = owner
+        self._plan = plan
         self.stage = ""
         self._not_before_s = clock()
         self._stored_s = clock()
@@ -71,6 +83,7 @@ class EventProgress:
         intervals: dict[str, JsonValue] = {half: list(limits) for half, limits in spark.items()}
         payload: dict[str, JsonValue] = {
             "pair": pair, "device_s": verdict.cost.device_seconds, "headline": verdict.headline, "intervals": intervals,
+            "expected": pairs_expected(verdict, self._plan) if self._plan else None,
         }  # fmt: skip
         self._background.submit(lambda: self._store("look", payload))
 
@@ -80,7 +93,7 @@ class EventProgress:
 
     def _store(self, kind: str, payload: dict[str, JsonValue]) -> None:
         try:
-            self._events.append(self._comparison_id, kind, payload)
+            self._events.append(self._comparison_id, kind, payload, self._owner)
         except StorageUnavailable as unavailable:
             log.warning("comparison %s: progress not stored: %s", self._comparison_id, unavailable.detail)
             self._not_before_s = self._clock() + PAUSE_S

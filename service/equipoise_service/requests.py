@@ -8,7 +8,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from equipoise_evals.model import ArmSpec, Evidence, Frozen, Part, Prompting, ScratchPolicy, Slo
+from equipoise_evals.model import ArmSpec, Evidence, Frozen, Layout, Part, Prompting, ScratchPolicy, Slo
 
 Batch = Annotated[int, Field(ge=1, le=65_536)]
 LARGEST_SEED = 2**31 - 1
@@ -78,6 +78,9 @@ class CompareRequest(Frozen):
         quads: ABBA quads per batch size in one launch pair; null takes the device profile's.
         priority: Comparisons of a higher priority are begun first, among equals the older one.
         stress: Whether each engine is put under stress before every pass but the first.
+        layout: ``co_resident`` on one device set, ``alternating`` one after the other on it, ``crossover`` on two that
+            are swapped; null takes ``co_resident``, or ``alternating`` where two engines do not fit.
+        gpu_type: Kind of GPU in a Ray cluster, as its ``accelerator_type`` names it; null takes any.
         evidence: What must be seen before the arms count as different, in place of the preset's; an empty list asks for
             any difference between their traces.
         slo: Objective of one request whose share is shown beside the times.
@@ -105,6 +108,8 @@ class CompareRequest(Frozen):
     quads: int | None = Field(default=None, ge=1, le=100)
     priority: int = Field(default=0, ge=-100, le=100)
     stress: bool = False
+    layout: Layout | None = None
+    gpu_type: str | None = Field(default=None, max_length=80, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     # Left out of the digest where they are not given, so that requests from before they existed keep theirs.
     evidence: tuple[Evidence, ...] | None = Field(default=None, max_length=20, exclude_if=lambda given: given is None)
     slo: Slo | None = Field(default=None, exclude_if=lambda given: given is None)
@@ -135,6 +140,8 @@ class CompareRequest(Frozen):
                 raise ValueError(
                     f"the {name}'s engine runs already, so engine, flags and environment do not apply to it"
                 )
+        if attached and self.layout not in (None, "co_resident"):
+            raise ValueError("engines that run already are where they are: a layout cannot be chosen for them")
         if attached and self.stress:
             raise ValueError("engines that run already are not put under stress: others may be using them")
         return self

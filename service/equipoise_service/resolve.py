@@ -19,6 +19,7 @@ from equipoise_evals.model import (
     ArmPair,
     ArmSpec,
     LatencyPlan,
+    Layout,
     ModelRef,
     Phase,
     Plan,
@@ -27,6 +28,7 @@ from equipoise_evals.model import (
 )
 from equipoise_service.access.addresses import address_fault, endpoint
 from equipoise_service.access.engine_options import REMOTE_CODE_FLAG, flag_faults, variable_faults
+from equipoise_service.engines.placing import TENSOR_PARALLEL, chosen_layout, gpus_needed
 from equipoise_service.engines.presets import Preset
 from equipoise_service.errors import (
     BackendUnsupported,
@@ -34,6 +36,7 @@ from equipoise_service.errors import (
     BatchBeyondPool,
     FieldError,
     RequestInvalid,
+    TooFewDevices,
     UnknownEngine,
     UnknownPreset,
 )
@@ -41,6 +44,8 @@ from equipoise_service.machine import Machine
 from equipoise_service.questions import plan_questions
 from equipoise_service.requests import CompareRequest
 from equipoise_service.settings import Settings
+
+ASKED = "it was asked for"
 
 
 def resolve(request: CompareRequest, machine: Machine) -> Plan:
@@ -61,13 +66,17 @@ def resolve(request: CompareRequest, machine: Machine) -> Plan:
     model = attached_model(request.model) if request.attached else machine.model(request.model)
     if not request.attached and f"{model.name}@{model.revision}" in machine.settings.remote_code:
         arms = with_remote_code(arms)
+    layout, why = resolve_layout(request, arms, model, machine)
     return Plan(
         preset=request.preset,
         model=model,
         arms=arms,
         declared_aa=request.declared_aa,
         pairs_max=request.pairs_max,
-        looks=looks_up_to(request.pairs_max),
+        layout=layout,
+        layout_why=why,
+        gpu_type=request.gpu_type or "",
+        looks=looks_up_to(request.pairs_max, layout=layout),
         seed=request.seed,
         accuracy=accuracy,
         latency=latency,
@@ -128,6 +137,31 @@ def require_allowed(request: CompareRequest, settings: Settings) -> None:
             faults += variable_faults(arm.environment, f"/{name}/environment", settings.allow_variables)
     if faults:
         raise RequestInvalid(faults)
+
+
+def resolve_layout(request: CompareRequest, arms: ArmPair, model: ModelRef, machine: Machine) -> tuple[Layout, str]:
+    """The layout that was asked for, or by memory; and why.
+
+    Raises:
+        RequestInvalid: A kind of GPU is asked for and there is no cluster to choose from.
+        TooFewDevices: It takes more GPUs than there are.
+    """
+    if request.attached:
+        return "co_resident", "the engines ran already"
+    on_cluster = machine.settings.executor == "ray"
+    if request.gpu_type is not None and not on_cluster:
+        raise RequestInvalid([FieldError("/gpu_type", "only a service with EQUIPOISE_EXECUTOR=ray can choose one")])
+    for arm in (arms.baseline, arms.candidate):
+        for name in TENSOR_PARALLEL:
+            flag_value(arm.flags, name)
+    layout, why = (
+        chosen_layout(model, arms, machine.device_bytes()) if request.layout is None else (request.layout, ASKED)
+    )
+    needed, there = gpus_needed(arms, layout), len(machine.devices())
+    counted = machine.device == "cuda" or layout == "crossover"
+    if counted and not on_cluster and needed > there:
+        raise TooFewDevices(layout, needed, there)
+    return layout, why
 
 
 def with_remote_code(arms: ArmPair) -> ArmPair:

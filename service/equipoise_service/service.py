@@ -10,13 +10,18 @@ from dataclasses import dataclass, field
 
 from equipoise_evals.model import Plan
 from equipoise_service.bell import Bell
+from equipoise_service.chosen_blocks import with_chosen_blocks
+from equipoise_service.errors import SettingsError
+from equipoise_service.launch_history import with_history
 from equipoise_service.machine import Machine
+from equipoise_service.measuring import Measuring, Tools
 from equipoise_service.metrics import Metrics
 from equipoise_service.requests import CompareRequest
-from equipoise_service.settings import Settings
+from equipoise_service.settings import Settings, variable_of
+from equipoise_service.slots import Slots
 from equipoise_service.store import Lease, Store
 from equipoise_service.webhooks import Sender
-from equipoise_service.worker import Rules, Tools, Worker
+from equipoise_service.worker import Executor, Rules, Worker
 
 log = logging.getLogger(__name__)
 
@@ -29,8 +34,8 @@ class Service:
         settings: The operator's decisions.
         store: The database.
         bell: Rings after every write.
-        worker: For ``cancel``.
-        working: The worker's life; done means that nothing is taken from the queue any more.
+        worker: Its slots, for ``cancel``.
+        working: The slots' life, where there are any; done means that nothing is taken from the queue any more.
         resolve: Makes a plan of a request, or raises a ``Refusal``.
         machine: What this machine is and can start.
         sending: The life of what sends webhooks.
@@ -41,8 +46,8 @@ class Service:
     settings: Settings
     store: Store
     bell: Bell
-    worker: Worker
-    working: "asyncio.Task[None]"
+    worker: Slots
+    working: "asyncio.Task[object]"
     resolve: Callable[[CompareRequest], Plan]
     machine: Machine
     sending: "asyncio.Task[None]"
@@ -70,19 +75,30 @@ async def running(
     """
     settings = machine.settings
     store = Store.open(settings.url_of_database)
+    cluster = contextlib.ExitStack()
     try:
+        executor = executor_of(machine, store, tools, cluster)
         bell = Bell()
         store.database.listen(bell.ring)
-        worker = Worker(store, tools, bell, rules_of(settings, resumes=resumes, lease_s=lease_s))
-        worker.recover()
-        working = asyncio.create_task(worker.run(), name="worker")
+        rules = [rules_of(settings, slot, resumes=resumes, lease_s=lease_s) for slot in range(slots_of(settings))]
+        worker = Slots([Worker(store, executor, bell, of_slot) for of_slot in rules])
+        if settings.worker:
+            worker.recover()
+        working = asyncio.create_task(worker.run() if settings.worker else asyncio.Event().wait(), name="worker")
         metrics = Metrics(store, settings.data)
         ends = Bell()
         store.comparisons.on_end(lambda _: ends.ring())
         sender = Sender(store, ends)
+
+        def planned(request: CompareRequest) -> Plan:
+            plan = resolve(request)
+            if settings.choose_blocks and request.steps_per_block is None and request.quads is None:
+                plan = with_chosen_blocks(plan, store)
+            return with_history(plan, store, machine.sglang, settings.history_days)
+
         sending = asyncio.create_task(sender.run(), name="webhooks")
         try:
-            yield Service(settings, store, bell, worker, working, resolve, machine, sending, metrics)
+            yield Service(settings, store, bell, worker, working, planned, machine, sending, metrics)
         finally:
             for task in (working, sending):
                 task.cancel()
@@ -90,10 +106,39 @@ async def running(
                     await task
             await sender.flush()
     finally:
+        cluster.close()
         store.database.close()
 
 
-def rules_of(settings: Settings, *, resumes: bool, lease_s: float) -> Rules:
-    """How this service's worker holds what it works on."""
-    owner = f"{socket.gethostname()}:{settings.data.expanduser().resolve()}"
-    return Rules(Lease(owner, lease_s, settings.job_limit_s), stall_s=settings.stall_limit_s, resumes=resumes)
+def executor_of(machine: Machine, store: Store, tools: Tools, cluster: contextlib.ExitStack) -> Executor:
+    """Where comparisons are measured: in this process, or on a cluster that is left when ``cluster`` is closed.
+
+    Raises:
+        SettingsError: Ray is asked for and is not installed, or its cluster is not there.
+    """
+    settings = machine.settings
+    here = Measuring(store, tools, job_s=settings.job_limit_s, stall_s=settings.stall_limit_s)
+    if settings.executor == "local" or not settings.worker:
+        return here
+    try:
+        from equipoise_service.cluster.executor import RayExecutor  # noqa: PLC0415 - an extra, and slow
+        from equipoise_service.cluster.places import connected  # noqa: PLC0415
+    except ModuleNotFoundError as missing:
+        why = f"needs the extra: pip install 'equipoise-service[ray]' ({missing})"
+        raise SettingsError(variable_of("executor"), why) from missing
+    try:
+        cluster.enter_context(connected(settings.ray_address))
+    except ConnectionError as nowhere:
+        raise SettingsError(variable_of("ray_address"), f"finds no cluster: {nowhere}") from nowhere
+    return RayExecutor(settings, machine.device, store.events, here)
+
+
+def slots_of(settings: Settings) -> int:
+    """Comparisons at work at once: one on this machine, where a second would disturb it."""
+    return settings.slots if settings.executor == "ray" else 1
+
+
+def rules_of(settings: Settings, slot: int, *, resumes: bool, lease_s: float) -> Rules:
+    """How a worker of this service holds what it works on."""
+    owner = f"{socket.gethostname()}:{settings.data.expanduser().resolve()}" + (f"#{slot}" if slot else "")
+    return Rules(Lease(owner, lease_s, settings.job_limit_s), resumes=resumes)

@@ -36,9 +36,15 @@ def _database(value: str) -> str:
     from sqlalchemy.exc import ArgumentError  # noqa: PLC0415
 
     try:
-        make_url(value).get_dialect().import_dbapi()
-    except (ArgumentError, ImportError) as unusable:
-        raise ValueError(f"is no URL of a database ({unusable})") from unusable
+        url = make_url(value)
+        url.get_dialect().import_dbapi()
+    except ArgumentError as unusable:
+        raise ValueError("is no URL of a database") from unusable
+    except ImportError as missing:
+        hint = "; install equipoise-service[postgres]" if url.get_backend_name() == "postgresql" else ""
+        raise ValueError(f"needs a driver that is not installed ({missing}){hint}") from missing
+    if url.get_dialect().is_async or url.get_backend_name() not in ("sqlite", "postgresql"):
+        raise ValueError("names neither SQLite nor PostgreSQL, as `postgresql://user:password@host/name` does")
     return value
 
 
@@ -56,7 +62,10 @@ class Settings(BaseSettings):
         description="Folder of the engine environment and of converted models; may be shared by clones.",
     )
     database_url: Annotated[str, AfterValidator(_database)] | None = Field(
-        default=None, description="SQLAlchemy URL of the database; `equipoise.db` in the data folder if not set."
+        default=None,
+        repr=False,  # it may hold a password
+        description="SQLAlchemy URL of the database, SQLite's or PostgreSQL's; `equipoise.db` in the data folder if "
+        "not set.",
     )
     engine_python: Path | None = Field(
         default=None,
@@ -87,6 +96,21 @@ class Settings(BaseSettings):
     device: Literal["auto", "cuda", "cpu", "simulated"] = Field(
         default="auto", description="What engines run on; `auto` takes a CUDA device where there is one, else the CPU."
     )
+    devices: Annotated[tuple[str, ...], BeforeValidator(_from_json)] = Field(
+        default=(),
+        description="A JSON list of the GPUs that engines may use, as `CUDA_VISIBLE_DEVICES` names them; "
+        "those of that variable, else all, if empty.",
+    )
+    executor: Literal["local", "ray"] = Field(
+        default="local",
+        description="Where comparisons run: `local` one at a time on this machine, "
+        "`ray` on the nodes of a Ray cluster.",
+    )
+    slots: int = Field(
+        default=8, ge=1, le=1_000, description="Comparisons that may be placed on a Ray cluster at once."
+    )
+    ray_address: str = Field(default="auto", description="Address of the Ray cluster; `auto` finds this machine's.")
+    ray_cpus: float = Field(default=2.0, gt=0, description="CPU cores that a comparison takes of a Ray node.")
     host: str = Field(default="127.0.0.1", description="Address that `equipoise serve` binds.")
     port: int = Field(
         default=8642, ge=0, le=65535, description="Port that `equipoise serve` binds; 0 takes a free one."
@@ -96,6 +120,17 @@ class Settings(BaseSettings):
     )
     stall_limit_s: float = Field(
         default=7_200, gt=0, description="A comparison that reports no progress for so many seconds has hung and fails."
+    )
+    choose_blocks: bool = Field(
+        default=False,
+        description="Take block lengths that a request leaves open from how launches, blocks and steps varied in the "
+        "newest comparison alike.",
+    )
+    history_days: int = Field(
+        default=30,
+        ge=0,
+        description="Oldest A/A comparisons, in days, from which a plan borrows the spread between launches; 0 borrows "
+        "nothing.",
     )
     require_tokens: bool = Field(
         default=False,
@@ -141,6 +176,11 @@ class Settings(BaseSettings):
         gt=0,
         description="Requests a second of one token, or of one address without; 50 where tokens are asked for, else no "
         "limit, if not set. Twice as many may come at once.",
+    )
+    worker: bool = Field(
+        default=True,
+        description="Take comparisons from the queue; false for a service that only shows and accepts them, beside "
+        "others on the same PostgreSQL.",
     )
     queue_max: int = Field(default=10_000, ge=1, description="Comparisons that may wait; more are refused.")
     attach_hosts: Annotated[tuple[str, ...], BeforeValidator(_from_json)] = Field(
@@ -190,9 +230,8 @@ class Settings(BaseSettings):
         except ValidationError as error:
             first = error.errors()[0]
             name = str(first["loc"][0])
-            raise SettingsError(
-                variable_of(name), f"{first['msg'].removeprefix('Value error, ')}, got {values.get(name)!r}"
-            ) from error
+            got = "" if name == "database_url" else f", got {values.get(name)!r}"  # a password may be in there
+            raise SettingsError(variable_of(name), f"{first['msg'].removeprefix('Value error, ')}{got}") from error
         return settings.model_copy(update={"data": settings.data.expanduser(), "cache": settings.cache.expanduser()})
 
     @property

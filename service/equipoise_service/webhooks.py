@@ -103,7 +103,7 @@ class Sender:
                 await heard(ticket, wait_s)
 
     async def _send_due(self, client: httpx.AsyncClient) -> None:
-        while due := await asyncio.to_thread(self._store.webhooks.due, self._now()):
+        while due := await asyncio.to_thread(self._store.webhooks.take_due, self._now()):
             await asyncio.gather(*(self._send(client, delivery) for delivery in due))
 
     async def _send(self, client: httpx.AsyncClient, delivery: Delivery) -> None:
@@ -112,6 +112,9 @@ class Sender:
         try:
             async with client.stream("POST", delivery.url, content=body, headers=headers) as response:
                 wrong = None if response.is_success else f"HTTP {response.status_code}"
+        except asyncio.CancelledError:
+            self._store.webhooks.let_go(delivery.id)  # for the last attempt of this service, or the next one's first
+            raise
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as broken:
             wrong = f"{type(broken).__name__}: {broken}"
         if wrong is None:

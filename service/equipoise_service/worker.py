@@ -1,78 +1,68 @@
 """The worker: takes queued comparisons one after the other and sees each to a final status.
 
-It owns the order of work and what an end means. How engines are started, how prompts are made and where things are
-stored it is given. Whatever exception ends a comparison becomes a stored failure here, and nowhere else.
+It owns the order of work and what an end means. Where and how a comparison is measured, and where things are stored, it
+is given. Whatever exception ends a comparison becomes a stored failure here, and nowhere else.
 """
 
 import asyncio
 import logging
-import time
 import traceback
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from equipoise_evals.experiment import run_comparison
-from equipoise_evals.gsm8k.chat import AnyPrompt
-from equipoise_evals.judge import canonical_json, judge
-from equipoise_evals.model import Plan, Verdict
-from equipoise_evals.ports import EngineFault, Launcher, Recorder, World
-from equipoise_service import logs
+from equipoise_evals.ports import EngineFault
 from equipoise_service.bell import Bell, heard
 from equipoise_service.errors import AlreadyFinished, ComparisonNotFound, EquipoiseError, StorageUnavailable
-from equipoise_service.progress import EventProgress
-from equipoise_service.store import FINAL, InvalidTransition, Lease, Store, Stored, StoredError, StoredRecorder
+from equipoise_service.measuring import RETRY_S, Concluded, LimitReached, stored_now
+from equipoise_service.store import FINAL, Holder, InvalidTransition, Lease, LeaseLost, Store, Stored, StoredError
 
 log = logging.getLogger(__name__)
 
 IDLE_POLL_S = 30.0
 """The bell wakes an idle worker; this only limits what a lost ring could cost."""
+SHARED_POLL_S = 2.0
+"""The same where other processes queue too, for which no bell rings here."""
 INTERRUPTED = "the service ended while this comparison was running; what had been measured until then is kept"
 RESUMES = "the service ended while this comparison was running; it goes on from what had been measured until then"
 CANCELLED = "cancelled on request; what had been measured until then is kept"
 TRACEBACK_LINES = 40
-RETRY_S = 1.0
-LAST_WRITES_S = 5.0
 
 
-class Tools(NamedTuple):
-    """What the worker is given to run a comparison.
+class Executor(Protocol):
+    """Where comparisons are measured."""
 
-    Attributes:
-        launcher: Makes the launcher of one comparison, from its id, its plan and its recorder.
-        prompts: Makes the prompts of a plan; raises a ``Refusal`` if the question set changed meanwhile.
-        clock: Seconds of a clock that never steps back.
-    """
+    async def measure(self, stored: Stored, holder: Holder) -> Concluded:
+        """Measure one to its verdict, as ``holder``; cancelled, it ends engines first.
 
-    launcher: Callable[[str, Plan, Recorder], Launcher]
-    prompts: Callable[[Plan], Sequence[AnyPrompt]]
-    clock: Callable[[], float] = time.monotonic
+        Raises:
+            PlaceLost: Where it ran is gone; what it had stored can be gone on with.
+        """
+        ...
 
 
-class VerdictMismatch(Exception):
-    """The verdict of the run is not the verdict of what was stored: a defect of ours, never a result."""
+class PlaceLost(Exception):
+    """The machine on which a comparison ran is gone, or its process there."""
 
 
-class LimitReached(Exception):
-    """A comparison took longer than it may; ``stage`` is where it was."""
+class MeasuredElsewhere(Exception):
+    """A comparison failed in another process; ``stored`` is why, ``expected`` whether that is no defect of ours."""
 
-    def __init__(self, stage: str, reason: str) -> None:
-        super().__init__(reason)
-        self.stage = stage
+    def __init__(self, stored: StoredError, *, expected: bool) -> None:
+        super().__init__(stored.reason)
+        self.stored = stored
+        self.expected = expected
 
 
 class Rules(NamedTuple):
     """How a worker holds what it works on.
 
     Attributes:
-        lease: Its claim on a comparison; its owner is this service's data folder.
-        stall_s: A comparison that reports no progress for so long has hung.
+        lease: Its claim on a comparison; its owner is this worker's slot of this service's data folder.
         resumes: Whether what an end of the service cuts short is queued again; a private service interrupts it.
         attempts: A comparison that has been begun so often when its service dies is interrupted: it may be the cause.
             Orderly ends of the service count as beginnings too, for a supervisor also ends a service that hangs.
     """
 
     lease: Lease
-    stall_s: float = 7200.0
     resumes: bool = True
     attempts: int = 3
 
@@ -80,9 +70,9 @@ class Rules(NamedTuple):
 class Worker:
     """One worker. ``run`` is its whole life; ``cancel`` may be called beside it in the same event loop."""
 
-    def __init__(self, store: Store, tools: Tools, bell: Bell, rules: Rules) -> None:
+    def __init__(self, store: Store, executor: Executor, bell: Bell, rules: Rules) -> None:
         self._store = store
-        self._tools = tools
+        self._executor = executor
         self._bell = bell
         self._rules = rules
         self._current: str | None = None
@@ -123,9 +113,13 @@ class Worker:
                 await asyncio.sleep(RETRY_S)
                 continue
             if stored is None:
-                await heard(ticket, IDLE_POLL_S)
+                await heard(ticket, SHARED_POLL_S if self._store.database.shared else IDLE_POLL_S)
                 continue
             await self._take(stored)
+
+    def works_on(self, comparison_id: str) -> bool:
+        """Whether this worker is at work on a comparison."""
+        return comparison_id == self._current
 
     def cancel(self, comparison_id: str) -> None:
         """Cancel a comparison: at once if it is queued; if it is running, as soon as its engines are gone.
@@ -162,7 +156,7 @@ class Worker:
             raise
         finally:
             beating.cancel()
-            await self._settled(stored.id, task, once=ending)
+            await self._settled(stored, task, once=ending)
             self._current, self._task = None, None
 
     async def _beat(self, comparison_id: str, task: "asyncio.Task[None]") -> None:
@@ -189,119 +183,73 @@ class Worker:
             task.cancel()
             return
 
-    async def _settled(self, comparison_id: str, task: "asyncio.Task[None]", *, once: bool) -> None:
+    async def _settled(self, stored: Stored, task: "asyncio.Task[None]", *, once: bool) -> None:
         """Store how a task ended, as soon as it can be stored; ``once`` where the service ends and cannot wait.
 
         What cannot be stored then is left as it is, and the next start recovers it.
         """
         while True:
             try:
-                self._settle(comparison_id, task)
+                self._settle(stored, task)
             except StorageUnavailable as unavailable:
                 log.warning(
                     "comparison %s: its end cannot be stored: %s",
-                    comparison_id,
+                    stored.id,
                     unavailable.detail,
-                    extra=_about(comparison_id),
+                    extra=_about(stored.id),
                 )
                 if once:
                     return
                 await asyncio.sleep(RETRY_S)
-            except InvalidTransition as settled:  # somebody cancelled it while its end could not be stored
-                log.info("%s", settled, extra=_about(comparison_id))
+            except (InvalidTransition, LeaseLost) as settled:  # somebody cancelled it, or took it over
+                log.info("%s", settled, extra=_about(stored.id))
                 return
             else:
                 return
 
-    def _settle(self, comparison_id: str, task: "asyncio.Task[None]") -> None:
+    def _settle(self, stored: Stored, task: "asyncio.Task[None]") -> None:
         """Store how a task ended: whatever ended it, its comparison is no longer at work now."""
-        comparisons = self._store.comparisons
+        comparisons, holder = self._store.comparisons, self._holder(stored)
         if self._lost:
             return
         if task.cancelled():
             if self._cancelled:
-                comparisons.cancel(comparison_id, CANCELLED)
+                comparisons.cancel(stored.id, CANCELLED, holder)
             elif self._rules.resumes:
-                comparisons.release(comparison_id, RESUMES)
+                comparisons.release(stored.id, RESUMES, holder)
             else:
-                comparisons.interrupt(comparison_id, INTERRUPTED)
-        elif (error := task.exception()) is not None:
-            expected = isinstance(error, EngineFault | EquipoiseError | LimitReached)
+                comparisons.interrupt(stored.id, INTERRUPTED, holder)
+        elif isinstance(lost := task.exception(), PlaceLost) and self._goes_on(stored):
+            log.warning("comparison %s: %s; it is queued again", stored.id, lost, extra=_about(stored.id))
+            comparisons.release(stored.id, f"{lost}; it goes on from what had been measured until then", holder)
+        elif isinstance(error := task.exception(), LeaseLost):
+            raise error
+        elif error is not None:
+            expected = isinstance(error, EngineFault | EquipoiseError | LimitReached | PlaceLost) or (
+                isinstance(error, MeasuredElsewhere) and error.expected
+            )
             log.log(
                 logging.INFO if expected else logging.ERROR,
                 "comparison %s failed: %s",
-                comparison_id,
+                stored.id,
                 error,
                 exc_info=None if expected else error,
-                extra=_about(comparison_id),
+                extra=_about(stored.id),
             )
-            comparisons.fail(comparison_id, stored_error(error))
+            comparisons.fail(stored.id, stored_error(error), holder)
+
+    def _goes_on(self, stored: Stored) -> bool:
+        """Whether a comparison may be begun once more."""
+        return self._rules.resumes and stored.attempt < self._rules.attempts
+
+    def _holder(self, stored: Stored) -> Holder:
+        """This worker, in the attempt that it claimed."""
+        return Holder(self._rules.lease.owner, stored.attempt)
 
     async def _measure_and_judge(self, stored: Stored) -> None:
-        """Measure within the limits, then judge what is stored: a verdict rests on nothing that is not."""
-        logs.comparison.set(stored.id)
-        log.info("measuring %s", stored.model)
-        progress: EventProgress | None = None
-        job = asyncio.timeout(self._rules.lease.job_s)
-        stall = asyncio.timeout(self._rules.stall_s)
-
-        def got_on() -> None:
-            if not (stall.expired() or job.expired()):
-                stall.reschedule(asyncio.get_running_loop().time() + self._rules.stall_s)
-
-        try:
-            async with job, stall:
-                progress = EventProgress(self._store.events, stored.id, self._tools.clock, got_on)
-                verdict = await self._measured(stored, progress)
-        except TimeoutError as late:
-            stage = progress.stage if progress else ""
-            if stall.expired():
-                raise LimitReached(stage, f"no progress for {self._rules.stall_s:g} s") from late
-            if job.expired():
-                raise LimitReached(stage, f"not done within {self._rules.lease.job_s:g} s") from late
-            raise
-        await self._stored_now(
-            lambda: self._store.comparisons.succeed(stored.id, canonical_json(verdict), verdict.overall.word)
-        )
-
-    async def _measured(self, stored: Stored, progress: EventProgress) -> Verdict:
-        """The verdict of a run, which is that of its stored records."""
-        plan = Plan.model_validate_json(stored.plan)
-        recorder = StoredRecorder(self._store.records, stored.id)
-        prompts = await asyncio.to_thread(self._tools.prompts, plan)
-        launcher = self._tools.launcher(stored.id, plan, recorder)
-        world = World(launcher, self._tools.clock, recorder, progress, progress.judged)
-        try:
-            seen = await run_comparison(plan, prompts, world)
-        except BaseException as error:
-            # Whatever ended it, what was measured is kept; but an order to end waits for no disk that stays full.
-            await asyncio.to_thread(progress.flush)
-            await self._last_writes(recorder, LAST_WRITES_S if isinstance(error, asyncio.CancelledError) else None)
-            raise
-        await asyncio.to_thread(progress.flush)
-        await asyncio.to_thread(recorder.flush)
-        await self._stored_now(lambda: self._store.comparisons.judge(stored.id))
-        verdict = await asyncio.to_thread(lambda: judge(self._store.records.load(stored.id), plan))
-        if canonical_json(verdict) != canonical_json(seen):
-            raise VerdictMismatch("the stored records give another verdict than the run did; nothing was concluded")
-        return verdict
-
-    async def _last_writes(self, recorder: StoredRecorder, patience_s: float | None) -> None:
-        try:
-            await asyncio.to_thread(recorder.flush, patience_s)
-        except StorageUnavailable as unavailable:
-            log.error("records are lost: %s", unavailable.detail)
-
-    async def _stored_now(self, write: Callable[[], None]) -> None:
-        """Write, and try again for as long as the database is unavailable."""
-        while True:
-            try:
-                write()
-            except StorageUnavailable as unavailable:
-                log.warning("%s", unavailable.detail)
-                await asyncio.sleep(RETRY_S)
-            else:
-                return
+        """Have it measured, and store its verdict."""
+        verdict, word = await self._executor.measure(stored, self._holder(stored))
+        await stored_now(lambda: self._store.comparisons.succeed(stored.id, verdict, word, self._holder(stored)))
 
 
 def _about(comparison_id: str) -> dict[str, str]:
@@ -316,6 +264,10 @@ def stored_error(error: BaseException) -> StoredError:
             return StoredError(arm=error.role, stage=error.stage, reason=error.reason, log_tail=error.log_tail)
         case EquipoiseError():
             return StoredError(stage="prepare", reason=error.detail)
+        case MeasuredElsewhere():
+            return error.stored
+        case PlaceLost():
+            return StoredError(stage="place", reason=str(error))
         case LimitReached():
             return StoredError(stage=error.stage, reason=str(error))
         case _:

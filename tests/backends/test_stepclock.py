@@ -13,6 +13,7 @@ import torch
 from sglang.srt.model_executor.forward_batch_info import ForwardMode
 
 from equipoise_backends import stepclock
+from equipoise_backends.delay import HostDelay
 from equipoise_backends.stepclock import COLUMNS, Step, StepClock
 
 HEADER = {"arm": "persistent", "launch_id": "one", "pid": 1}
@@ -339,6 +340,22 @@ def test_a_delay_runs_once_per_replay_inside_the_events(log: Path, fake_events: 
         # The start was recorded before the delay, the end after it; an unsampled step is delayed too.
         assert order.pop() == f"delay at {before_ms + (1.5 if timed else 0):g}"
     assert order == []
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_a_delay_makes_every_eager_step_longer(log: Path, every: int) -> None:
+    """Spinning for 3 ms in steps that do nothing: each timed step is at least as long, and it says how long it was."""
+    assert HostDelay(3_000).measured_us is None
+    delay = HostDelay(3_000)
+    clock = StepClock(log, HEADER, every=every, delay=delay)
+    for _ in range(4):
+        scheduled(clock, batch())
+    clock.flush()
+    rows = rows_of(log)
+    assert len(rows) == 4 // every
+    assert all(row.busy_us is not None and row.busy_us >= 3_000 for row in rows)
+    assert delay.measured_us is not None
+    assert delay.measured_us >= 3_000
 
 
 def test_an_alternating_clock_keeps_every_step_of_every_other_stretch(log: Path) -> None:

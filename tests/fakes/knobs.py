@@ -128,6 +128,7 @@ class Identity(BaseModel):
     clocks_prefills: bool
     role: Literal["A", "B"]
     pair: int
+    delay_us: int = 0
 
     @classmethod
     def from_environment(cls) -> "Identity":
@@ -142,6 +143,7 @@ class Identity(BaseModel):
             clocks_prefills=os.environ.get("EQUIPOISE_STEP_CLOCK_PREFILL") == "1",
             role=place[2] if place else "A",
             pair=int(place[1]) if place else 1,
+            delay_us=int(os.environ.get("EQUIPOISE_TEST_DELAY_US", "0")),
         )
 
     def suffers(self, failure: Failure) -> bool:

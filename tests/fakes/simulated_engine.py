@@ -6,6 +6,9 @@ that Equipoise uses and writes the plugin's step log; ``EQUIPOISE_SIM`` holds it
 
 import argparse
 import asyncio
+import os
+import time
+from pathlib import Path
 from typing import Any
 
 from aiohttp import web
@@ -58,6 +61,17 @@ async def serve(arguments: dict[str, Any]) -> None:
     await loop
 
 
+def wait_at_the_gate(gate: str | None) -> None:
+    """As the plugin does where it is asked to, and then say as SGLang does that there is memory."""
+    if gate is None:
+        return
+    print("equipoise: at the start gate", flush=True)
+    while not Path(gate).exists():
+        time.sleep(0.02)
+    print("equipoise: through the start gate", flush=True)
+    print("Memory pool end. avail mem=1.00 GB", flush=True)
+
+
 def main() -> None:
     """Start, misbehave if told to, serve."""
     arguments = parse()
@@ -66,6 +80,7 @@ def main() -> None:
     if knobs.device is not None:
         take_memory(knobs.device, kept="keeps_memory" in failures)
     failures.at_start()
+    wait_at_the_gate(os.environ.get("EQUIPOISE_START_GATE"))
     asyncio.run(serve(arguments))
 
 

@@ -40,6 +40,7 @@ class World:
         names = (identity.arm, f"sglang {identity.sglang}")
         self._arm = slowdown * math.prod(1.0 + knobs.effect.get(name, 0.0) for name in names)
         self._prefill = slowdown * math.prod(1.0 + knobs.prefill_effect.get(name, 0.0) for name in names)
+        self._delay_us = identity.delay_us
         self._noise = 0.0
         self._low = True
         self._steps = 0
@@ -51,7 +52,7 @@ class World:
         trend = 1.0 + self._knobs.drift_per_step * self._steps + self._warm_up()
         factor = self._arm * self._launch * context * trend * self._level() * math.exp(self._next_noise())
         self._steps += 1
-        return base * factor
+        return base * factor + self._delay_us
 
     def prefill_us(self, tokens: int) -> float:
         """The time on the device of a prefill of so many tokens."""

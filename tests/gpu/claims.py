@@ -1,7 +1,10 @@
 """What stored records of a GPU run must show, each claim beside what was seen. Pure: a record can be checked again."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from itertools import pairwise
+from statistics import fmean
 from typing import NamedTuple, get_args
 
 from equipoise_evals.judge import canonical_json, judge
@@ -15,6 +18,7 @@ from equipoise_evals.model import (
     TreatmentRecord,
     Verdict,
 )
+from equipoise_evals.stats.latency import ratio_interval
 from equipoise_service.interchange import RecordsDocument
 
 Document = RecordsDocument
@@ -23,6 +27,13 @@ STRESS_PHASES = get_args(StressPhaseName)
 UNLINKED = "not exercised by this model"
 FILLS_PER_LAYER = {"xqa": 2, "trtllm-gen": 3}
 """K and V scale; with TRTLLM-GEN the counter buffer too."""
+
+
+START_S, BOTH_READY_S = 25.0, 40.0
+START_STAGES = {"imports", "spawn", "gate", "distributed", "weights", "kv_pool", "graph_capture", "http", "warm_up"}
+VERDICT_S = 200.0
+LEAST_BIASED_US = 20.0
+"""Shorter delays drown in what launches differ by."""
 
 
 class Claim(NamedTuple):
@@ -63,6 +74,39 @@ def treatment(document: Document, layers: int) -> list[Claim]:
     ]
 
 
+def placed(document: Document, gpus_of_an_engine: int) -> list[Claim]:
+    """Each engine ran on the devices of its layout: one set for all, or in ``crossover`` two, swapped pair by pair."""
+    sets = {
+        (launch.pair, launch.role): tuple(launch.environment.get("CUDA_VISIBLE_DEVICES", "").split(","))
+        for launch in document.observed.of(LaunchRecord)
+    }
+    pairs = sorted({pair for pair, _ in sets})
+    of_baseline = [sets.get((pair, "A")) for pair in pairs]
+    of_candidate = [sets.get((pair, "B")) for pair in pairs]
+    if document.plan.layout == "crossover":
+        swapped = of_baseline[1:] == of_candidate[:-1] and of_candidate[1:] == of_baseline[:-1]
+        kept = swapped and all(a != b for a, b in zip(of_baseline, of_candidate, strict=True))
+    else:
+        kept = len({*of_baseline, *of_candidate}) == 1
+    return [
+        Claim("the layout was taken as asked", document.plan.layout_why != "", document.plan.layout_why),
+        Claim(
+            f"each engine had {gpus_of_an_engine} GPUs",
+            all(len(devices) == gpus_of_an_engine and devices != ("",) for devices in sets.values()),
+            str(sorted(set(sets.values()))),
+        ),
+        Claim(
+            f"devices are those of {document.plan.layout}", kept and len(pairs) > 1, f"{of_baseline}, {of_candidate}"
+        ),
+        Claim(
+            "launch pairs stand in the units of the verdict",
+            (latency := _verdict(document).latency) is not None
+            and latency.evidence.busy.pairs_per_unit == document.plan.pairs_per_unit,
+            "none" if latency is None else f"{latency.evidence.busy.pairs} pairs, {latency.evidence.busy.units} units",
+        ),
+    ]
+
+
 def faster(document: Document, low_us: Mapping[int, float], high_us: Mapping[int, float]) -> list[Claim]:
     """``faster``, from at least three launch pairs, by about the known difference at every batch size."""
     verdict = _verdict(document)
@@ -91,6 +135,69 @@ def no_difference(document: Document) -> list[Claim]:
     return [
         Claim("latency is neither 'faster' nor 'slower'", word in {"equivalent", "inconclusive"}, f"{word}; {shown}")
     ]
+
+
+def starts(document: Document) -> list[Claim]:
+    """How long engines take to start on a host that has compiled its kernels; the records say where it goes."""
+    launches = document.observed.of(LaunchRecord)
+    later = [one for one in launches if one.pair > 1]
+    each_s = [one.stage_s["spawn_to_ready"] for one in later]
+    both_s = [both_ready_s([one for one in later if one.pair == pair]) for pair in sorted({one.pair for one in later})]
+    stages = {name for one in launches for name in one.stage_s}
+    return [
+        Claim(f"a later start takes at most {START_S:g} s", bool(each_s) and max(each_s) <= START_S, _seconds(each_s)),
+        Claim(
+            f"both arms are ready at most {BOTH_READY_S:g} s after the request",
+            bool(both_s) and max(both_s) <= BOTH_READY_S,
+            _seconds(both_s),
+        ),
+        Claim("the records say where a start's time goes", stages >= START_STAGES, str(sorted(stages))),
+    ]
+
+
+def both_ready_s(launches: Sequence[LaunchRecord]) -> float:
+    """Seconds from the start of the first engine of a pair until both were ready."""
+    began = [datetime.fromisoformat(one.started_at) for one in launches]
+    return max(
+        (at - min(began)).total_seconds() + one.stage_s["spawn_to_ready"]
+        for at, one in zip(began, launches, strict=True)
+    )
+
+
+def cheap_and_faster(document: Document) -> list[Claim]:
+    """A correct ``faster`` within the promised device seconds, launches included."""
+    verdict = _verdict(document)
+    word = verdict.latency.word if verdict.latency else "none"
+    shown = _shown(verdict.latency.evidence.busy) if verdict.latency else ""
+    spent_s = verdict.cost.device_seconds
+    cost = f"{spent_s:.0f} s, {verdict.cost.launch_pairs} pairs"
+    return [
+        Claim("latency is 'faster'", word == "faster", f"{word}; {shown}"),
+        Claim(f"it took at most {VERDICT_S:g} device seconds", 0 < spent_s <= VERDICT_S, cost),
+    ]
+
+
+def injected_delay(document: Document) -> list[Claim]:
+    """The interval covers the delay that the candidate's engines measured of themselves, and is hardly biased.
+
+    The level is 98.75 %, so that four delays together err in at most 5 % of runs.
+    """
+    verdict = _verdict(document)
+    told = [
+        one.attestation.get("test_delay_measured_us") for one in document.observed.of(LaunchRecord) if one.role == "B"
+    ]
+    delay_us = fmean([float(us) for us in told if isinstance(us, int | float)] or [0.0])
+    if verdict.latency is None or verdict.latency.evidence.busy.pairs < 2:
+        return [Claim("at least two launch pairs are compared", holds=False, seen="none")]
+    busy = verdict.latency.evidence.busy
+    interval = ratio_interval([math.log1p(effect) for effect in busy.per_pair], confidence=0.9875)
+    low, estimate, high = (busy.baseline_us * (ratio - 1) for ratio in (interval.low, interval.ratio, interval.high))
+    seen = f"{estimate:.1f} [{low:.1f}, {high:.1f}] us for {delay_us:.1f} us, {busy.pairs} pairs"
+    found = [Claim("the 98.75 % interval covers the measured delay", low <= delay_us <= high, seen)]
+    if delay_us >= LEAST_BIASED_US:
+        bias = estimate / delay_us - 1
+        found.append(Claim("the bias is at most 10 %", abs(bias) <= 0.1, f"{bias:+.1%}"))
+    return found
 
 
 def inactive(document: Document) -> list[Claim]:
@@ -162,6 +269,10 @@ def _ends(records: Sequence[StressRecord]) -> str:
 
 def _verdict(document: Document) -> Verdict:
     return judge(document.observed, document.plan)
+
+
+def _seconds(seconds: Sequence[float]) -> str:
+    return ", ".join(f"{one:.1f}" for one in seconds) + " s" if seconds else "none"
 
 
 def _fills(per_step: Mapping[str, float]) -> float:

@@ -22,6 +22,7 @@ from typing import Any
 from equipoise_evals.model import LaunchRecord
 from equipoise_service.cli.client import ApiClient
 from equipoise_service.interchange import RecordsDocument
+from equipoise_service.machine import Machine
 from equipoise_service.server import bind, running_server
 from equipoise_service.settings import Settings
 from tests.gpu.claims import Claim, reproduces
@@ -136,6 +137,10 @@ def main() -> int:
     for name in arguments.steps or STEPS:
         if (arguments.out / f"{name}.json").exists():
             print(f"{name}: already there", flush=True)
+            continue
+        there = len(Machine(Settings.from_env()).devices())
+        if STEPS[name].gpus > max(1, there):
+            print(f"{name}: needs {STEPS[name].gpus} GPUs of one host, and there are {there}", flush=True)
             continue
         print(f"== {name}", flush=True)
         held.append(perform(name, arguments.models.resolve(), arguments.out))

@@ -9,7 +9,21 @@ from tests.gpu.claims import Claim, Document
 from tests.gpu.clock_cost import clock_claims
 
 DUMMY_WEIGHTS = {"flags": ["--load-format", "dummy"]}
+TWO_GPUS = {"flags": ["--load-format", "dummy", "--tp-size", "2"]}
 ALTERNATING_CLOCK = {"EQUIPOISE_STEP_CLOCK_EVERY": "16", "EQUIPOISE_STEP_CLOCK_ALTERNATING": "1"}
+
+AA_8B: dict[str, Any] = {
+    "parts": ["latency"],
+    "pairs_max": 3,
+    "declared_aa": True,
+    "baseline": DUMMY_WEIGHTS,
+    "candidate": {"name": "baseline-again", "scratch": "baseline", **DUMMY_WEIGHTS},
+}
+
+
+def delayed(delay_us: int) -> dict[str, str]:
+    """The variable that makes every decode step of an engine longer."""
+    return {"EQUIPOISE_TEST_DELAY_US": str(delay_us)} if delay_us else {}
 
 
 class Step(NamedTuple):
@@ -19,11 +33,13 @@ class Step(NamedTuple):
         model: Folder below the models' folder.
         request: The body, less the model.
         claims: What its records must show.
+        gpus: GPUs of one host that it takes.
     """
 
     model: str
     request: Mapping[str, Any]
     claims: Callable[[Document], list[Claim]]
+    gpus: int = 1
 
     def body(self, models: Path) -> dict[str, Any]:
         """The whole request."""
@@ -81,6 +97,23 @@ STEPS: dict[str, Step] = {
         },
         clock_claims,
     ),
+    **{f"aa-8b-{number:02}": Step("llama-8b-shape", AA_8B, claims.no_difference) for number in range(1, 11)},
+    # The variance of the first H200 records asks for many short blocks; do launches then differ less?
+    "aa-8b-short-blocks": Step("llama-8b-shape", {**AA_8B, "steps_per_block": 48, "quads": 12}, claims.no_difference),
+    "starts": Step("llama-8b-shape", {**AA_8B, "pairs_max": 4}, claims.starts),
+    "verdict-8b": Step(
+        "llama-8b-shape",
+        {"parts": ["latency"], "pairs_max": 10, "baseline": DUMMY_WEIGHTS, "candidate": DUMMY_WEIGHTS},
+        claims.cheap_and_faster,
+    ),
+    **{
+        f"delay-{delay_us}": Step(
+            "llama-8b-shape",
+            {**AA_8B, "candidate": {**AA_8B["candidate"], "environment": delayed(delay_us)}},
+            claims.injected_delay,
+        )
+        for delay_us in (0, 25, 50, 100)
+    },
     "gsm8k": Step(
         "smollm2",
         {"parts": ["accuracy"], "pairs_max": 2},
@@ -91,5 +124,24 @@ STEPS: dict[str, Step] = {
         {"parts": ["accuracy"], "pairs_max": 2, "stress": True},
         lambda document: [*claims.stress(document), *claims.gsm8k(document, questions=1_319)],
     ),
+    "alternating-tp2": Step(
+        "llama-8b-shape",
+        {"parts": ["latency"], "pairs_max": 6, "layout": "alternating", "baseline": TWO_GPUS, "candidate": TWO_GPUS},
+        lambda document: [*claims.treatment(document, layers=32), *claims.placed(document, gpus_of_an_engine=2)],
+        gpus=2,
+    ),
+    "crossover": Step(
+        "llama-8b-shape",
+        {
+            "parts": ["latency"],
+            "pairs_max": 6,
+            "layout": "crossover",
+            "baseline": DUMMY_WEIGHTS,
+            "candidate": DUMMY_WEIGHTS,
+        },
+        lambda document: [*claims.treatment(document, layers=32), *claims.placed(document, gpus_of_an_engine=1)],
+        gpus=2,
+    ),
 }
-"""In the order of their worth; ``gsm8k`` repeats a part of ``smollm2``, and ``stress`` all of ``gsm8k``."""
+"""In the order of their worth. ``gsm8k`` repeats a part of ``smollm2``, and ``stress`` all of ``gsm8k``; ``verdict-8b``
+borrows the launch variance of the A/A runs before it; ``alternating-tp2`` and ``crossover`` need two GPUs of a host."""

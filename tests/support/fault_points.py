@@ -20,20 +20,22 @@ from typing import Any, Literal, NamedTuple, cast
 
 from equipoise_evals import experiment
 from equipoise_evals.gsm8k import measure, passes
+from equipoise_service import measuring as measuring_module
 from equipoise_service import worker as worker_module
 from equipoise_service.bell import Bell
 from equipoise_service.machine import Machine
+from equipoise_service.measuring import Measuring, Tools
 from equipoise_service.questions import prompts_of
 from equipoise_service.requests import CompareRequest
 from equipoise_service.resolve import resolve
 from equipoise_service.settings import Settings
 from equipoise_service.store import FINAL, Lease, NewComparison, Store, Stored, records, transitions
-from equipoise_service.worker import Rules, Tools, Worker
+from equipoise_service.worker import Rules, Worker
 from tests.integration.service.fake import FakeLauncher
 
 ID = "01900000-0000-7000-8000-000000000000"
 EXPERIMENT = tuple(str(module.__file__) for module in (experiment, measure, passes))
-TRACED = (*EXPERIMENT, *(str(module.__file__) for module in (worker_module, records, transitions)))
+TRACED = (*EXPERIMENT, *(str(module.__file__) for module in (worker_module, measuring_module, records, transitions)))
 REQUEST = {
     "model": "m", "questions": 3, "shots": 0, "concurrency": 1, "pairs_max": 2, "quads": 1, "steps_per_block": 16,
     "batch_sizes": [1], "primary_batch": 1,
@@ -87,7 +89,8 @@ def work(settings: Settings, trace: Tracer | None) -> None:
             launcher=lambda comparison_id, plan, recorder: FakeLauncher(recorder),
             prompts=lambda plan: prompts_of(plan, machine),
         )
-        worker = Worker(store, tools, bell, Rules(Lease("here")))
+        measuring = Measuring(store, tools, job_s=3_600.0, stall_s=3_600.0)
+        worker = Worker(store, measuring, bell, Rules(Lease("here")))
         worker.recover()
         sys.settrace(trace)
         running = asyncio.create_task(worker.run())

@@ -68,7 +68,7 @@ def accuracy_plan(questions: int = 16, **changes: object) -> AccuracyPlan:
     return AccuracyPlan(**(values | changes))
 
 
-def plan(pairs_max: int = 10, **changes: object) -> Plan:
+def plan(pairs_max: int = 10, **changes: Any) -> Plan:
     """A plan of both halves over at most ``pairs_max`` launch pairs."""
     values: dict[str, Any] = {
         "preset": "persistent-buffer",
@@ -79,7 +79,7 @@ def plan(pairs_max: int = 10, **changes: object) -> Plan:
         ),
         "declared_aa": False,
         "pairs_max": pairs_max,
-        "looks": looks_up_to(pairs_max),
+        "looks": looks_up_to(pairs_max, layout=changes.get("layout", "co_resident")),
         "seed": 7,
         "accuracy": accuracy_plan(),
         "latency": LATENCY,

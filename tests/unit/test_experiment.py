@@ -1,14 +1,24 @@
 """The straight line over engines without processes: what it asks, in which order, and when it ends."""
 
+import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import numpy as np
 import pytest
 
 from equipoise_evals.decode.schedule import ABBA, BAAB, launch_order, planned_blocks
-from equipoise_evals.experiment import STRESS_BATCH, is_decided, questions_record, run_comparison
-from equipoise_evals.gsm8k.measure import MOST_DIVERGENCES
+from equipoise_evals.experiment import (
+    STRESS_BATCH,
+    is_decided,
+    of_first_pairs,
+    open_halves,
+    pairs_expected,
+    questions_record,
+    run_comparison,
+)
+from equipoise_evals.gsm8k.measure import MOST_DIVERGENCES, STOPPED
 from equipoise_evals.gsm8k.prompt import Prompt, build_prompts
 from equipoise_evals.judge import judge
 from equipoise_evals.model import (
@@ -18,7 +28,10 @@ from equipoise_evals.model import (
     DivergenceRecord,
     Failed,
     GuardRecord,
+    Invalid,
     KernelEvidence,
+    LatencyInconclusive,
+    LaunchHistory,
     LaunchRecord,
     PassRecord,
     Plan,
@@ -26,6 +39,7 @@ from equipoise_evals.model import (
     QuestionsRecord,
     Records,
     Role,
+    SpentRecord,
     StopRecord,
     StressRecord,
     TreatmentRecord,
@@ -135,6 +149,73 @@ async def test_evidence_that_does_not_appear_is_a_fault_before_anything_is_measu
     assert verdict.overall.word == "inconclusive"  # a declared A/A asks for no evidence
 
 
+async def test_each_pair_says_where_its_seconds_went() -> None:
+    """A clock that ticks once a reading: every lap is one second, and two readings a pair are not asked for."""
+    ticks = itertools.count()
+    plan = make.plan(accuracy=make.accuracy_plan(4))
+    recorder = ListRecorder()
+    await run_comparison(plan, prompts(), World(FakeLauncher(recorder), lambda: float(next(ticks)), recorder, silent))
+    spent = recorder.records().of(SpentRecord)
+    assert [one.pair for one in spent] == [1, 2, 3]
+    stages = ("launches", "warm_up", "treatment", "gsm8k", "blocks", "end")
+    assert [tuple(one.stage_s) for one in spent] == [stages] * 3
+    laps = [dict.fromkeys(stages, 1.0) | {"gsm8k": one.stage_s["gsm8k"]} for one in spent]
+    assert [one.stage_s for one in spent] == laps  # passes read the clock themselves
+
+
+async def test_a_half_that_a_look_decided_is_measured_no_further() -> None:
+    """Four equal answers are `identical` at the look at 2 passes; the speed is decided at the look at 3 pairs."""
+    verdict, records, plan = await run(accuracy=make.accuracy_plan(4, passes_max=10))
+    assert plan.accuracy is not None
+    assert plan.accuracy.looks == (2, 4, 8, 10)
+    assert verdict.overall.word == "ship"
+    assert {one.pair for one in records.of(PassRecord)} == {1, 2}
+    assert {block.pair for block in records.of(BlockRecord)} == {1, 2, 3}
+    assert verdict == judge(records, plan)
+
+
+async def test_a_pair_that_measured_one_half_only_counts_as_finished_when_a_run_goes_on() -> None:
+    plan = make.plan(accuracy=make.accuracy_plan(4, passes_max=10))
+    kill = Killed("decode", 2 * (4 + 8) + 4 + 3)  # four warm-ups and eight blocks a pair: in the blocks of the third
+    recorder = ListRecorder()
+    world = World(FakeLauncher(recorder, kill), lambda: 0.0, recorder, silent)
+    with pytest.raises(EngineFault, match="killed"):
+        await run_comparison(plan, prompts(), world)
+    verdict = await run_comparison(plan, prompts(), world)
+    assert [launch.pair for launch in recorder.records().of(LaunchRecord)] == [1, 1, 2, 2, 3, 3, 3, 3]
+    assert {one.pair for one in recorder.records().of(PassRecord)} == {1, 2}
+    assert verdict.overall.word == "ship"
+
+
+def test_what_stays_open_is_measured_on() -> None:
+    """An undecided half stays; so does a decided one whose outputs are suspected, and both of an unjudged run."""
+    plan = make.plan(accuracy=make.accuracy_plan(200, passes_max=10))
+    passes = [make.one_pass(pair, role, [True] * 200) for pair in (1, 2) for role in ROLES]
+    verdict = judge(make.together([make.questions(200)], make.launches(plan, 2), make.treatment(), passes), plan)
+    assert verdict.accuracy is not None
+    assert verdict.accuracy.word == "identical"
+    assert open_halves(plan, verdict, 2) == plan.model_copy(update={"accuracy": None})
+    evidence = verdict.accuracy.evidence.model_copy(update={"output_shift_p": 0.001})
+    suspected = verdict.model_copy(update={"accuracy": verdict.accuracy.model_copy(update={"evidence": evidence})})
+    assert open_halves(plan, suspected, 2) == plan
+    unjudged = verdict.model_copy(update={"overall": Invalid(reason="disturbed", detail="levels")})
+    assert open_halves(plan, unjudged, 2) == plan
+
+
+def test_the_pairs_expected_are_those_of_the_half_that_needs_most_at_a_look() -> None:
+    plan = make.plan(accuracy=make.accuracy_plan(200))
+    blocks = make.blocks(plan, 1, np.random.default_rng(1))
+    verdict = judge(make.together([make.questions(200)], make.launches(plan, 1), make.treatment(), blocks), plan)
+    assert isinstance(verdict.latency, LatencyInconclusive)
+    assert pairs_expected(verdict.model_copy(update={"latency": None, "accuracy": None}), plan) is None
+
+    def expected(needed: int | None) -> int | None:
+        latency = verdict.latency.model_copy(update={"pairs_needed": needed}) if verdict.latency else None
+        return pairs_expected(verdict.model_copy(update={"latency": latency}), plan)
+
+    assert [expected(needed) for needed in (2, 3, 7, 30, None)] == [3, 3, 8, 10, 10]
+
+
 async def test_a_half_alone_runs_alone() -> None:
     _, records, _ = await run(accuracy=None)
     assert records.of(PassRecord) == ()
@@ -185,7 +266,10 @@ def test_a_regression_at_a_look_ends_the_run() -> None:
     assert verdict.accuracy is not None
     assert verdict.accuracy.word == "regression"
     assert is_decided(verdict, plan, 2)
-    assert not is_decided(verdict, plan, 1)
+    first = judge(of_first_pairs(records, 1), plan)
+    assert first.accuracy is not None
+    assert first.accuracy.word == "regression"
+    assert not is_decided(first, plan, 1)  # one pass is no look
 
 
 GENERATED = 4 * 2 * 2
@@ -390,7 +474,7 @@ class Disturbed:
         self.launcher, self.calls, self.timed = FakeLauncher(recorder), calls, 0
 
     @asynccontextmanager
-    async def launch_pair(self, plan: Plan, pair: int, order: tuple[Role, Role]) -> AsyncIterator[dict[Role, Engine]]:
+    async def launch_pair(self, plan: Plan, pair: int, order: tuple[Role, ...]) -> AsyncIterator[dict[Role, Engine]]:
         async with self.launcher.launch_pair(plan, pair, order) as engines:
             for engine in engines.values():
                 setattr(engine, "decode", self.decoding(engine, plan))  # noqa: B010 - a fake's method is replaced
@@ -445,3 +529,89 @@ async def test_what_stays_disturbed_is_judged_and_said_and_repetitions_have_an_e
     latency = make.LATENCY.model_copy(update={"quads_per_pair": 3})
     _, records = await run_disturbed(set(range(1, 1000)), latency=latency)
     assert len(records.of(BlockRecord)) == 3 * (2 * 3 * 4 + 2 * 4)
+
+
+async def test_alternating_measures_one_engine_after_the_other() -> None:
+    running: list[tuple[str, int]] = []
+
+    async def note(call: Call) -> None:
+        if not running or running[-1] != (call.role, call.pair):
+            running.append((call.role, call.pair))
+
+    verdict, records, plan = await run(note, layout="alternating", pairs_max=6)
+    assert running == [(role, pair) for pair in range(1, 7) for role in launch_order(plan, pair)]
+    assert (verdict.overall.word, verdict.cost.launch_pairs) == ("ship", 6)
+    assert verdict.latency is not None
+    assert verdict.latency.evidence.busy.units == 3
+    # Each engine of a pair holds the device for the fake launcher's second, one after the other.
+    assert verdict.cost.device_seconds == 6 * 2 * 1.0
+    assert [block.role for block in records.of(BlockRecord) if block.pair == 1] == 4 * [
+        launch_order(plan, 1)[0]
+    ] + 4 * [launch_order(plan, 1)[1]]
+    assert len(records.of(TreatmentRecord)) == 2
+    assert verdict == judge(records, plan)
+
+
+async def test_alternating_ends_at_an_inactive_treatment_once_the_second_engine_was_counted() -> None:
+    arms = make.plan().arms
+    same = arms.model_copy(update={"candidate": arms.candidate.model_copy(update={"scratch": "baseline"})})
+    verdict, records, plan = await run(arms=same, layout="alternating", pairs_max=6)
+    assert verdict.overall.word == "treatment_inactive"
+    assert {block.role for block in records.of(BlockRecord)} == {launch_order(plan, 1)[0]}
+
+
+@pytest.mark.parametrize("at", [3, 9, 15])
+async def test_an_alternating_pair_cut_short_is_launched_again_whole(at: int) -> None:
+    """A pair decodes a warm-up of two batches and 4 blocks in each engine: the kills meet either engine."""
+    kill = Killed("decode", at)
+    plan = make.plan(6, layout="alternating", accuracy=make.accuracy_plan(4))
+    recorder = ListRecorder()
+    world = World(FakeLauncher(recorder, kill), lambda: 0.0, recorder, silent)
+    with pytest.raises(EngineFault, match="killed"):
+        await run_comparison(plan, prompts(), world)
+    verdict = await run_comparison(plan, prompts(), world)
+    unbroken, _, _ = await run(layout="alternating", pairs_max=6)
+    assert (verdict.accuracy, verdict.latency) == (unbroken.accuracy, unbroken.latency)
+    assert len(recorder.records().current_blocks()) == 6 * 8
+
+
+async def test_where_alternating_answers_part_only_the_engine_that_runs_is_asked_again() -> None:
+    plan = make.plan(6, accuracy=make.accuracy_plan(3, passes_max=1), latency=None, layout="alternating")
+    first, second = launch_order(plan, 1)
+    recorder = with_parted_passes(3)
+    kept = next(one for one in recorder.kept if isinstance(one, PassRecord) and one.role == "B")
+    # The fake engines answer with token 1 alone, so that its answers part from the kept ones at their second token.
+    recorder.kept = [recorder.kept[0], kept.model_copy(update={"role": first})]
+    await run_comparison(plan, prompts(3), World(FakeLauncher(recorder), lambda: 0.0, recorder, silent))
+    found = recorder.records().of(DivergenceRecord)
+    assert len(found) == 3
+    assert all(set(one.choices) == {second} and one.errors == {first: STOPPED} for one in found)
+
+
+async def test_a_crossover_runs_both_engines_at_once_and_counts_both_device_sets() -> None:
+    verdict, records, plan = await run(layout="crossover", pairs_max=6)
+    assert verdict.overall.word == "ship"
+    assert verdict.cost.device_seconds == 6 * 2 * 1.0
+    assert verdict == judge(records, plan)
+    early, _, _ = await run(layout="crossover", pairs_max=1)
+    assert early.latency is None  # no unit yet
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"looks": (3,)}, "must be even"),
+        ({"history": {"busy": LaunchHistory(d0=4, s0=0.001, histories=3, source="s")}}, "history"),
+        ({"arms": "attached"}, "co_resident"),
+    ],
+)
+def test_a_layout_that_cannot_be_had_is_no_plan(changes: dict[str, Any], says: str) -> None:
+    if "arms" in changes:
+        arms = make.plan().arms
+        values = {
+            name: getattr(arms, name).model_copy(update={"attach": "http://127.0.0.1:1"})
+            for name in type(arms).model_fields
+        }
+        changes = {"arms": arms.model_copy(update=values)}
+    with pytest.raises(ValueError, match=says):
+        make.plan(10, layout="crossover", **changes)

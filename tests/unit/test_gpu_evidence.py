@@ -3,9 +3,11 @@
 import json
 import lzma
 import os
+import runpy
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +16,18 @@ import pytest
 
 from equipoise_evals.judge import judge
 from equipoise_evals.model import (
+    ROLES,
     ArmPair,
     ArmSpec,
     BlockRecord,
     LatencyPlan,
+    LaunchRecord,
+    Layout,
     PdlLinks,
     Record,
     Records,
+    Role,
+    StopRecord,
     StressRecord,
     TreatmentRecord,
 )
@@ -137,6 +144,56 @@ def test_a_sparsely_clocked_arm_is_compared_over_the_same_contexts() -> None:
     assert verdict.latency.evidence.period.effect == pytest.approx(0.0, abs=1e-12)
 
 
+def started(pair: int, role: Role, at_s: float, **stages: float) -> Record:
+    began = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=at_s)
+    launch = made.launch(pair, role, "baseline")
+    return launch.model_copy(update={"started_at": began.isoformat(), "stage_s": stages})
+
+
+def test_the_claims_about_starts_leave_the_first_pair_out() -> None:
+    """The second pair: ready 24 s and 12 + 25 s after its first engine was started."""
+    stages = dict.fromkeys(claims.START_STAGES, 1.0)
+    first = [started(1, role, 0.0, spawn_to_ready=120.0, **stages) for role in ROLES]
+    second = [started(2, "A", 200.0, spawn_to_ready=24.0), started(2, "B", 212.0, spawn_to_ready=25.0)]
+    assert set(holding(claims.starts(document_of([*first, *second]))).values()) == {True}
+    late = [started(2, "A", 200.0, spawn_to_ready=24.0), started(2, "B", 216.0, spawn_to_ready=24.5)]
+    found = claims.starts(document_of([*first, *late]))
+    assert [claim.holds for claim in found] == [True, False, True]
+    assert found[1].seen == "40.5 s"
+    assert set(holding(claims.starts(document_of(launches()))).values()) == {False}
+
+
+def with_cost(document: Document, seconds: float) -> Document:
+    stops = [StopRecord(pair=pair, role="A", held_s=seconds / 3, clean=True) for pair in (1, 2, 3)]
+    return RecordsDocument(plan=document.plan, records=(*document.records, *stops), verdict=document.verdict)
+
+
+def test_a_verdict_must_be_right_and_cheap() -> None:
+    assert set(holding(claims.cheap_and_faster(with_cost(timed(-0.0164), 199.0))).values()) == {True}
+    assert list(holding(claims.cheap_and_faster(with_cost(timed(-0.0164), 201.0))).values()) == [True, False]
+    assert list(holding(claims.cheap_and_faster(with_cost(timed(0.0), 199.0))).values()) == [False, True]
+
+
+def delayed(effect: float, measured_us: float | None) -> list[bool]:
+    document = timed(effect, declared_aa=True)
+    attested = [
+        one.model_copy(update={"attestation": one.attestation | {"test_delay_measured_us": measured_us}})
+        if isinstance(one, LaunchRecord)
+        else one
+        for one in document.records
+    ]
+    found = RecordsDocument(plan=document.plan, records=tuple(attested), verdict=document.verdict)
+    return [claim.holds for claim in claims.injected_delay(found)]
+
+
+def test_an_injected_delay_is_covered_and_hardly_biased() -> None:
+    """4 % of 1,300 us are 52 us, from launches that differ by 0.02 % and means that differ by about 0.2 %."""
+    assert delayed(0.04, 52.0) == [True, True]
+    assert delayed(0.04, 80.0) == [False, False]
+    assert delayed(0.0, None) == [True]
+    assert [claim.holds for claim in claims.injected_delay(document_of(launches()))] == [False]
+
+
 @pytest.mark.parametrize("name", STEPS)
 def test_every_step_is_a_request_that_the_service_accepts(name: str) -> None:
     from equipoise_service.requests import CompareRequest  # noqa: PLC0415
@@ -199,6 +256,19 @@ def test_a_step_leaves_records_that_judge_to_its_verdict_and_is_not_run_twice(
     assert "already there" in simulated("aa-upstream-undeclared").stdout
 
 
+def test_an_injected_delay_is_measured_over_simulated_engines(
+    simulated: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    """100 us in each step of about 2 ms; simulated launches differ by 0.05 %, and the engine attests the delay."""
+    done = simulated("delay-100")
+    assert done.returncode == 0, done.stdout + done.stderr
+    kept: dict[str, Any] = json.loads((tmp_path / "out" / "delay-100.json").read_text())
+    assert kept["verdict"]["latency"]["word"] == "slower"
+    assert {claim["claim"] for claim in kept["claims"]} >= {
+        "the 98.75 % interval covers the measured delay", "the bias is at most 10 %",
+    }  # fmt: skip
+
+
 def test_a_claim_that_fails_is_said_and_fails_the_command(
     simulated: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:
@@ -206,6 +276,63 @@ def test_a_claim_that_fails_is_said_and_fails_the_command(
     done = simulated("gsm8k")
     assert done.returncode == 1
     assert "FAILS: every pass answered 1319 questions: [64, 64, 64, 64]" in done.stdout
+
+
+def placed_document(layout: Layout, sets: Mapping[tuple[int, Role], str]) -> Document:
+    plan = made.plan(6, accuracy=None, layout=layout, layout_why="it was asked for")
+    started = [
+        made.launch(pair, role, "baseline" if role == "A" else "persistent").model_copy(
+            update={"environment": {"CUDA_VISIBLE_DEVICES": devices}}
+        )
+        for (pair, role), devices in sets.items()
+    ]
+    records = (*fills(60, 0), *started, *made.blocks(plan, 6, np.random.default_rng(5), effect=-0.02))
+    verdict = judge(Records(records=records), plan)
+    return RecordsDocument(plan=plan, records=records, verdict=verdict)
+
+
+def swapped(pair: int, role: Role) -> str:
+    return str((pair + (role == "B")) % 2)
+
+
+PAIRS: tuple[tuple[int, Role], ...] = tuple((pair, role) for pair in range(1, 7) for role in ("A", "B"))
+
+
+def test_the_claims_about_a_layouts_devices_hold_for_devices_that_the_launcher_gives() -> None:
+    crossed = placed_document("crossover", {place: swapped(*place) for place in PAIRS})
+    assert set(holding(claims.placed(crossed, gpus_of_an_engine=1)).values()) == {True}
+    together = placed_document("alternating", dict.fromkeys(PAIRS, "0,1"))
+    assert set(holding(claims.placed(together, gpus_of_an_engine=2)).values()) == {True}
+
+
+@pytest.mark.parametrize("layout", ["alternating", "crossover"])
+def test_the_script_that_imports_nothing_of_ours_agrees_in_every_layout(layout: Layout) -> None:
+    rederive = runpy.run_path(str(ROOT / "docs" / "rederive.py"))["rederive"]
+    document = placed_document(layout, {place: swapped(*place) for place in PAIRS if layout == "crossover"})
+    assert document.verdict is not None
+    assert document.verdict.latency is not None
+    busy = document.verdict.latency.evidence.busy
+    assert busy.interval is not None
+    found = rederive(json.loads(document.model_dump_json()))
+    assert found == pytest.approx((busy.effect, busy.interval.low, busy.interval.high), abs=1e-9)
+
+
+@pytest.mark.parametrize("layout", ["alternating", "crossover"])
+def test_devices_that_do_not_fit_the_layout_fail_their_claim(layout: Layout) -> None:
+    stayed = {(pair, role): "0" if role == "A" else "1" for pair, role in PAIRS}
+    found = holding(claims.placed(placed_document(layout, stayed), gpus_of_an_engine=1))
+    assert found[f"devices are those of {layout}"] is False
+    assert (
+        holding(claims.placed(placed_document(layout, dict.fromkeys(PAIRS, "")), 1))["each engine had 1 GPUs"] is False
+    )
+
+
+def test_a_step_that_needs_more_gpus_than_there_are_is_said_and_left_out(
+    simulated: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    done = simulated("crossover")
+    assert done.returncode == 0
+    assert "crossover: needs 2 GPUs of one host, and there are 0" in done.stdout
 
 
 def stressed(*records: Record) -> dict[str, bool]:

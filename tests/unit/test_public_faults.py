@@ -189,6 +189,29 @@ def test_a2_19_what_two_gpus_differ_by_is_no_gain() -> None:
     assert together.evidence.p_value > 0.05
 
 
+def on_node(record: LaunchRecord, node: str) -> LaunchRecord:
+    return record.model_copy(update={"node": node})
+
+
+def test_arms_on_two_nodes_are_refused_in_every_layout() -> None:
+    passes = passes_with([True] * N, [True] * N)
+    engines = [device("A", "X", "0"), device("B", "X", "0")]
+    apart = judged([on_node(engines[0], "one"), on_node(engines[1], "two")], passes)
+    assert invalid(apart).reason == "device_differs"
+    assert "arm A on X (0, one), arm B on X (0, two)" in invalid(apart).detail
+    assert word(judged([on_node(engine, "one") for engine in engines], passes)).word == "non_inferior"
+
+
+def test_a_crossovers_arms_are_on_two_devices_of_one_kind() -> None:
+    plan = make.plan(12, layout="crossover")
+    crossed = [*passes_with([True] * 16, [True] * 16), *make.treatment()]
+    for second, expected in (("X", None), ("Y", "device_differs")):
+        launches = [device("A", "X", "0"), device("B", second, "1")]
+        verdict = judge(make.together([make.questions(16)], launches, crossed), plan)
+        assert (invalid(verdict).reason if expected else None) == expected
+        assert (verdict.overall.word == "invalid") == (expected is not None)
+
+
 def test_a2_19_two_hits_more_or_fewer_are_no_difference() -> None:
     for only_a, only_b in ((0, 1), (2, 0)):
         a, b = [i < 833 + only_a for i in range(N)], [i < 833 for i in range(N)]

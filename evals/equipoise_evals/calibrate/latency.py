@@ -12,6 +12,7 @@ from equipoise_evals.model import (
     Frozen,
     LatencyPlan,
     LatencyVerdict,
+    Layout,
     ModelRef,
     Plan,
     Records,
@@ -39,7 +40,9 @@ class LatencyOutcome(Frozen):
     fixed_covered: tuple[bool, ...]
 
 
-def latency_plan(margin: float = 0.005, steps_per_block: int = 32, pairs_max: int = 10) -> Plan:
+def latency_plan(
+    margin: float = 0.005, steps_per_block: int = 32, pairs_max: int = 10, layout: Layout = "co_resident"
+) -> Plan:
     """A latency-only plan of one batch size and one quad per pair, the smallest that the product runs."""
     arm = ArmSpec(name="simulated", scratch="baseline")
     return Plan(
@@ -48,7 +51,8 @@ def latency_plan(margin: float = 0.005, steps_per_block: int = 32, pairs_max: in
         arms=ArmPair(baseline=arm, candidate=arm),
         declared_aa=True,
         pairs_max=pairs_max,
-        looks=looks_up_to(pairs_max),
+        layout=layout,
+        looks=looks_up_to(pairs_max, layout=layout),
         seed=0,
         accuracy=None,
         latency=LatencyPlan(
@@ -74,7 +78,7 @@ def simulate_latency(world: LatencyWorld, plan: Plan, rng: np.random.Generator) 
     ended: tuple[LatencyVerdict | None, str, int] | None = None
     logs: list[float] = []
     for pair in range(1, plan.pairs_max + 1):
-        measured = measure(Records(records=tuple(pair_blocks(world, plan.latency, pair, rng))), plan)
+        measured = measure(Records(records=tuple(pair_blocks(world, plan, pair, rng))), plan)
         seen = measured if seen is None else joined(seen, measured)
         logs.append(measured.contrasts["busy", plan.latency.primary_batch][0].log_ratio)
         if ended is None and pair in plan.looks:

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.signal import lfilter
 
-from equipoise_evals.decode.schedule import planned_blocks
-from equipoise_evals.model import BlockRecord, Frozen, LatencyPlan, Role, StepColumns
+from equipoise_evals.decode import schedule
+from equipoise_evals.model import BlockRecord, Frozen, LatencyPlan, Plan, Role, StepColumns
 
 Floats = NDArray[np.float64]
 LaunchShape = Literal["normal", "t3", "bimodal"]
@@ -24,11 +24,12 @@ class LatencyWorld(Frozen):
     Attributes:
         effect: True ratio of candidate to baseline minus 1.
         launch_sd: SD of a launch pair's log-ratio.
+        device_gap: How much longer a step takes on the second device set than on the first.
         launch_shape: Distribution of that log-ratio, scaled to ``launch_sd``: normal; Student's t with 3 degrees of
             freedom; bimodal, where each engine starts into one of two equally likely levels.
         step_cv: SD of a step's noise.
         step_ar1: Correlation of the noise of neighbouring steps.
-        drift: Change over the blocks of a quad, linear in time.
+        drift: Change over the blocks of a launch pair, linear in time.
         warmup: Excess of a block's first step, halving every two steps.
         spike_share: Share of steps that take a spike.
         spike: Size of a spike.
@@ -49,6 +50,7 @@ class LatencyWorld(Frozen):
     level_gap: float = 0.0
     level_share_sd: float = 0.0
     base_us: float = 4_650.0
+    device_gap: float = 0.0
 
 
 PERIOD_OVERHEAD_US = 120.0
@@ -67,10 +69,14 @@ def launch_log_ratio(world: LatencyWorld, rng: np.random.Generator) -> float:
     return float(np.log1p(world.effect) + world.launch_sd * unit)
 
 
-def pair_blocks(world: LatencyWorld, latency: LatencyPlan, pair: int, rng: np.random.Generator) -> list[BlockRecord]:
-    """The blocks of one launch pair, in the order of the schedule."""
+def pair_blocks(world: LatencyWorld, plan: Plan, pair: int, rng: np.random.Generator) -> list[BlockRecord]:
+    """The blocks of one launch pair, in the order of the schedule; the plan has a latency half."""
+    latency = plan.latency
+    assert latency is not None  # noqa: S101 - as its caller sees to
     shift: dict[Role, float] = {"A": 0.0, "B": launch_log_ratio(world, rng)}
-    planned = list(planned_blocks(latency, pair))
+    for role, device in schedule.device_sets(plan, pair).items():
+        shift[role] += device * np.log1p(world.device_gap)
+    planned = schedule.pair_blocks(plan, pair)
     drift = 1 + world.drift * np.arange(len(planned)) / len(planned)
     levels = world.base_us * np.exp([shift[block.role] for block in planned]) * drift
     busy = levels[:, None] * _block_shapes(world, (len(planned), latency.steps_per_block), rng)

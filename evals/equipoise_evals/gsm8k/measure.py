@@ -22,6 +22,8 @@ from equipoise_evals.ports import Asked, Engine, Engines, RequestFailed, World
 MOST_DIVERGENCES = 16
 """Questions of a launch pair asked again where answers part: enough to tell a near tie from a change, and seconds."""
 
+STOPPED = "its engine had ended by then: one runs at a time"
+
 
 async def measure_pass(
     engine: Engine, accuracy: AccuracyPlan, prompts: Sequence[AnyPrompt], pair: int, world: World
@@ -47,9 +49,11 @@ async def measure_pass(
 
 
 async def ask_divergences(engines: Engines, prompts: Sequence[AnyPrompt], pair: int, world: World) -> None:
-    """Ask both engines how probable either token is where the arms' answers part: a near tie or a confident change."""
+    """Ask the engines how probable either token is where the arms' answers part: a near tie or a confident change."""
     records = world.recorder.records()
     passes = {done.role: done for done in records.of(PassRecord) if done.pair == pair}
+    if len(passes) < len(ROLES):
+        return  # the other engine's pass is yet to come
     asked = {known.question_id for known in records.of(DivergenceRecord) if known.pair == pair}
     asked_as = {prompt.question.id: prompt.asked for prompt in prompts}
     parted = islice(partings(passes["A"], passes["B"]), MOST_DIVERGENCES)
@@ -60,10 +64,13 @@ async def ask_divergences(engines: Engines, prompts: Sequence[AnyPrompt], pair: 
 
 
 async def ask_divergence(engines: Engines, prompt: Asked, parting: Parting, pair: int) -> DivergenceRecord:
-    """One question asked of both engines again, up to the token in which their answers part."""
+    """One question asked of the engines again, up to the token in which their answers part."""
     choices: dict[Role, TokenChoice] = {}
     errors: dict[Role, str] = {}
     for role in ROLES:
+        if role not in engines:
+            errors[role] = STOPPED
+            continue
         try:
             choices[role] = await engines[role].choose(prompt, parting.prefix, parting.tokens)
         except RequestFailed as failed:

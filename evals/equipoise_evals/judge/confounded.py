@@ -32,7 +32,7 @@ def judge_confounding(records: Records, plan: Plan) -> Invalid | None:
     """The first difference that is not the change under test, or None."""
     passes = records.of(PassRecord)
     return (
-        (None if plan.layout == "crossover" else _devices(records.of(LaunchRecord)))
+        _devices(records.of(LaunchRecord), plan)
         or _sampling(passes)
         or _prompts(passes)
         or _caches(passes)
@@ -40,19 +40,25 @@ def judge_confounding(records: Records, plan: Plan) -> Invalid | None:
     )
 
 
-def _devices(launches: Sequence[LaunchRecord]) -> Invalid | None:
-    """Both engines of a pair on the same device: two GPUs of one kind differ by more than arms do (A2-19)."""
-    seen: dict[int, dict[Role, tuple[JsonValue, JsonValue]]] = {}
+def _devices(launches: Sequence[LaunchRecord], plan: Plan) -> Invalid | None:
+    """Both engines of a pair on the same device: two GPUs of one kind differ by more than arms do (A2-19).
+
+    In ``crossover`` on two of one kind in one machine, since there a second pair undoes their difference.
+    """
+    seen: dict[int, dict[Role, tuple[JsonValue, ...]]] = {}
     for launch in launches:
         if launch.attached and not launch.attestation:
             continue  # What a record does not hold is not compared.
         device = launch.attestation.get("device")
         name = device.get("name") if isinstance(device, Mapping) else None
-        visible = launch.environment.get("CUDA_VISIBLE_DEVICES")
-        seen.setdefault(launch.pair, {})[launch.role] = (name, visible)
+        visible = None if plan.layout == "crossover" else launch.environment.get("CUDA_VISIBLE_DEVICES")
+        place = (name, visible) if not launch.node else (name, visible, launch.node)
+        seen.setdefault(launch.pair, {})[launch.role] = place
     for pair, devices in seen.items():
         if len(set(devices.values())) > 1:
-            detail = ", ".join(f"arm {role} on {name} ({visible})" for role, (name, visible) in sorted(devices.items()))
+            detail = ", ".join(
+                f"arm {role} on {name} ({', '.join(map(str, more))})" for role, (name, *more) in sorted(devices.items())
+            )
             return Invalid(reason="device_differs", detail=f"the engines of pair {pair} ran on two devices: {detail}")
     return None
 

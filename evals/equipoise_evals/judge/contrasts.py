@@ -29,6 +29,9 @@ class PairContrast(Frozen):
 Contrasts = dict[tuple[Metric, int], list[PairContrast]]
 """By metric and batch size."""
 
+Unit = tuple[PairContrast, ...]
+"""Launch pairs that make one log-ratio together: one pair, or two of which each undoes what the other adds."""
+
 Quads = dict[int, list[TimedBlock]]
 """By number of the quad, the blocks in the order run."""
 
@@ -58,6 +61,14 @@ def all_contrasts(complete: dict[tuple[int, int], Quads], latency: LatencyPlan) 
         for metric in METRICS if timed_by_clients else METRICS[:2]:
             contrasts[metric, batch].append(_pair_contrast(pair, list(quads.values()), metric))
     return contrasts
+
+
+def units_of(pairs: Sequence[PairContrast], pairs_per_unit: int) -> list[Unit]:
+    """Complete units, in order: pairs 1 and 2, 3 and 4, and so on where two pairs make one."""
+    grouped: dict[int, list[PairContrast]] = {}
+    for pair in pairs:
+        grouped.setdefault((pair.pair - 1) // pairs_per_unit, []).append(pair)
+    return [tuple(unit) for unit in grouped.values() if len(unit) == pairs_per_unit]
 
 
 def primary_levels(complete: dict[tuple[int, int], Quads], latency: LatencyPlan) -> list[PairLevels]:

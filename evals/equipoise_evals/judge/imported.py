@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from equipoise_evals.judge.accuracy import judge_accuracy
 from equipoise_evals.judge.canonical import canonical
-from equipoise_evals.judge.contrasts import Contrasts, PairContrast
+from equipoise_evals.judge.contrasts import Contrasts, PairContrast, units_of
 from equipoise_evals.judge.grades import GradedPass
 from equipoise_evals.judge.latency import judge_latency
 from equipoise_evals.judge.levels import look_levels
@@ -192,7 +192,9 @@ def _latency(runs: dict[Role, Sequence[ImportedRun]], plan: Plan) -> LatencyVerd
     first_token = _contrasts(runs, "ttft_ms")
     if verdict is None or not first_token:
         return verdict
-    beside = pooled(first_token, "client_ttft", batch, look_levels(plan, len(tpot)), None)
+    beside = pooled(
+        units_of(first_token, plan.pairs_per_unit), "client_ttft", batch, look_levels(plan, len(tpot)), None
+    )
     evidence = verdict.evidence.model_copy(update={"secondary": (beside,)})
     return verdict.model_copy(update={"evidence": evidence})
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from scipy.stats import t as student_t
 
+from equipoise_evals.judge.contrasts import units_of
 from equipoise_evals.judge.levels import look_levels
 from equipoise_evals.judge.measure import Measured
 from equipoise_evals.judge.outlook import pairs_needed
@@ -20,6 +21,7 @@ from equipoise_evals.model import (
     LatencyInconclusive,
     LatencyPlan,
     LatencyVerdict,
+    Layout,
     Metric,
     Phase,
     Plan,
@@ -40,6 +42,16 @@ CLOCK_NAMES: dict[Phase, tuple[str, str]] = {
 }
 """What ``busy`` and ``period`` are called in each phase."""
 IMPORTED_NAMES = ("the time per output token", "the end-to-end latency")
+LAYOUT_NOTES: dict[Layout, tuple[str, ...]] = {
+    "alternating": (
+        "The engines ran one after the other, in ABBA order over two launch pairs: two launch pairs make one unit, in "
+        "which a drift from launch to launch cancels.",
+    ),
+    "crossover": (
+        "Each engine ran on a device set of its own, and on the other's in the next launch pair: two launch pairs make "
+        "one unit, in which a difference between the device sets cancels.",
+    ),
+}
 ENGINE_METRICS: tuple[EngineMetric, ...] = ("busy", "period")
 
 
@@ -49,7 +61,7 @@ def clock_names(evidence: LatencyEvidence) -> tuple[str, str]:
 
 
 def judge_latency(plan: Plan, latency: LatencyPlan, measured: Measured) -> LatencyVerdict | None:
-    """The word on latency, or None before the first complete launch pair."""
+    """The word on latency, or None before the first complete launch pair, or two of them where two make one unit."""
     evidence = _evidence(plan, latency, measured)
     return None if evidence is None else _word(plan, evidence)
 
@@ -57,18 +69,20 @@ def judge_latency(plan: Plan, latency: LatencyPlan, measured: Measured) -> Laten
 def _evidence(plan: Plan, latency: LatencyPlan, measured: Measured) -> LatencyEvidence | None:
     primary = latency.primary_batch
     pairs = len(measured.contrasts["busy", primary])
-    if pairs == 0:
+    units = {key: units_of(found, plan.pairs_per_unit) for key, found in measured.contrasts.items()}
+    complete = len(units["busy", primary])
+    if complete == 0:
         return None
     levels = look_levels(plan, pairs)
 
     def decisive(metric: EngineMetric) -> LatencyContrast:
         # History speaks of the primary batch: it is what every A/A comparison of a plan measured.
-        return pooled(measured.contrasts[metric, primary], metric, primary, levels, plan.history.get(metric))
+        return pooled(units[metric, primary], metric, primary, levels, plan.history.get(metric))
 
     def beside(metric: Metric, batch: int) -> LatencyContrast | None:
-        """A contrast that decides nothing; None unless every pair of the decisive ones has it too."""
-        seen = measured.contrasts[metric, batch]
-        return pooled(seen, metric, batch, levels, None) if len(seen) == pairs else None
+        """A contrast that decides nothing; None unless every unit of the decisive ones has it too."""
+        seen = units[metric, batch]
+        return pooled(seen, metric, batch, levels, None) if len(seen) == complete else None
 
     busy, period = decisive("busy"), decisive("period")
     metrics: tuple[Metric, ...] = ENGINE_METRICS if measured.clock == "engine" else ("client_tpot",)
@@ -82,7 +96,12 @@ def _evidence(plan: Plan, latency: LatencyPlan, measured: Measured) -> LatencyEv
         client=beside("client_tpot", primary),
         secondary=_with_holm([c for c in secondary if c is not None], latency.margin),
         two_level=two_level,
-        notes=(*_notes(busy, two_level), *_disturbed(measured), *((ATTACHED,) if measured.clock == "client" else ())),
+        notes=(
+            *_notes(busy, two_level),
+            *LAYOUT_NOTES.get(plan.layout, ()),
+            *_disturbed(measured),
+            *((ATTACHED,) if measured.clock == "client" else ()),
+        ),
         clock=measured.clock,
         phase=latency.phase,
         goodput=measured.goodput,
@@ -129,14 +148,14 @@ def _p_slower(contrast: LatencyContrast, margin: float) -> float | None:
     excess = math.log1p(contrast.effect) - math.log1p(margin)
     if contrast.launch_sd == 0:
         return 0.0 if excess > 0 else 1.0
-    return float(student_t.sf(excess / (contrast.launch_sd / math.sqrt(contrast.pairs)), contrast.pairs - 1))
+    return float(student_t.sf(excess / (contrast.launch_sd / math.sqrt(contrast.units)), contrast.units - 1))
 
 
 def _word(plan: Plan, evidence: LatencyEvidence) -> LatencyVerdict:
     if evidence.clock == "client":
         why = "the engines ran already: only the client's clock was read, in rounds of one launch each"
         return LatencyInconclusive(why=why, pairs_needed=None, evidence=evidence)
-    if evidence.look not in plan.looks or (evidence.look < LOOKS[0] and not evidence.busy.borrowed):
+    if evidence.look not in plan.looks or (evidence.busy.units < LOOKS[0] and not evidence.busy.borrowed):
         return LatencyInconclusive(
             why=_no_look(plan, evidence.look), pairs_needed=_needed_before_a_look(plan, evidence), evidence=evidence
         )
@@ -178,7 +197,7 @@ def _lies_above_zero(contrast: LatencyContrast) -> bool:
 
 def _no_look(plan: Plan, pairs: int) -> str:
     if not plan.looks or pairs == plan.pairs_max:
-        return f"{pairs} of at most {plan.pairs_max} launch pairs: at least 3 are needed to decide"
+        return f"{pairs} of at most {plan.pairs_max} launch pairs: at least {least_pairs(plan)} are needed to decide"
     return f"{pairs} launch pairs finished; the next look is planned at {_next_look(plan, pairs)}"
 
 
@@ -192,7 +211,12 @@ def _needed_before_a_look(plan: Plan, evidence: LatencyEvidence) -> int | None:
 
 
 def _next_look(plan: Plan, pairs: int) -> int:
-    return next((look for look in plan.looks if look > pairs), max(3, pairs + 1))
+    return next((look for look in plan.looks if look > pairs), max(least_pairs(plan), pairs + 1))
+
+
+def least_pairs(plan: Plan) -> int:
+    """Launch pairs below which nothing can be decided: a t interval over fewer than 3 units is too wide."""
+    return LOOKS[0] * plan.pairs_per_unit
 
 
 def _why_open(evidence: LatencyEvidence) -> str:

@@ -27,7 +27,9 @@ def look_levels(plan: Plan, pairs: int) -> LookLevels:
     """
     if pairs not in plan.looks:
         return LookLevels(difference=1 - plan.alpha, equivalence=1 - 2 * plan.alpha)
+    units = pairs // plan.pairs_per_unit
+    looks = tuple(look // plan.pairs_per_unit for look in plan.looks)
     return LookLevels(
-        difference=look_level(pairs, plan.looks, plan.alpha / 2).level,
-        equivalence=look_level(pairs, plan.looks, plan.alpha).level,
+        difference=look_level(units, looks, plan.alpha / 2).level,
+        equivalence=look_level(units, looks, plan.alpha).level,
     )

@@ -22,6 +22,7 @@ from equipoise_evals.model import (
     Plan,
     QuestionsRecord,
     Records,
+    Role,
     StopRecord,
     StressRecord,
     TimedBy,
@@ -96,15 +97,16 @@ def measure(records: Records, plan: Plan) -> Measured:
         disturbed_blocks=sum(block.disturbed is not None for block in blocks),
         clock=clock,
         goodput=goodput,
-        cost=_cost(records),
+        cost=_cost(records, plan),
     )
 
 
-def _cost(records: Records) -> Cost:
-    """Seconds in which at least one engine of a pair held the device, summed over pairs."""
-    held: dict[int, float] = {}
+def _cost(records: Records, plan: Plan) -> Cost:
+    """Seconds in which at least one engine of a pair held a device set, summed over device sets and pairs."""
+    held: dict[tuple[int, Role | None], float] = {}
     for stop in records.of(StopRecord):
-        held[stop.pair] = max(held.get(stop.pair, 0.0), stop.held_s)
+        shared = (stop.pair, None if plan.layout == "co_resident" else stop.role)
+        held[shared] = max(held.get(shared, 0.0), stop.held_s)
     return Cost(
         device_seconds=sum(held.values()), launch_pairs=len({launch.pair for launch in records.of(LaunchRecord)})
     )

@@ -15,16 +15,18 @@ LIKELY = 0.8
 
 def pairs_needed(evidence: LatencyEvidence, levels: LookLevels) -> int | None:
     """Fewest launch pairs that decide with a chance of 80 % in one look at these levels; None if none in reach do."""
-    return fewest_pairs(
-        lambda pairs: chance_of_a_word(evidence, pairs, levels),
+    per_unit = evidence.busy.pairs_per_unit
+    units = fewest_pairs(
+        lambda units: chance_of_a_word(evidence, units, levels),
         LIKELY,
-        least=max(2, evidence.look + 1),
-        most=PAIRS_WITHIN_REACH,
+        least=max(2, evidence.busy.units + 1),
+        most=PAIRS_WITHIN_REACH // per_unit,
     )
+    return None if units is None else per_unit * units
 
 
 def chance_of_a_word(evidence: LatencyEvidence, pairs: int, levels: LookLevels) -> float:
-    """Chance that ``slower``, ``faster`` or ``equivalent`` holds at so many pairs, whichever is the likeliest.
+    """Chance that ``slower``, ``faster`` or ``equivalent`` holds at so many pairs (units), whichever is the likeliest.
 
     Where a word asks something of both clocks, it is as likely as what it asks of the one that is less sure: the two
     clocks of a step go together.

@@ -1,10 +1,10 @@
-"""One metric at one batch size over launch pairs: effect, intervals, spread, and what could have been seen."""
+"""One metric at one batch size over units of launch pairs: effect, intervals, spread, and what could have been seen."""
 
 import math
 from collections.abc import Sequence
 from statistics import fmean, geometric_mean
 
-from equipoise_evals.judge.contrasts import PairContrast
+from equipoise_evals.judge.contrasts import Unit
 from equipoise_evals.judge.levels import LookLevels
 from equipoise_evals.model import Interval, LatencyContrast, LaunchHistory, Metric
 from equipoise_evals.stats.exact import detectable_log_ratio
@@ -17,10 +17,11 @@ LARGEST_LOG = math.log(100)
 
 
 def pooled(
-    pairs: Sequence[PairContrast], metric: Metric, batch: int, levels: LookLevels, history: LaunchHistory | None
+    units: Sequence[Unit], metric: Metric, batch: int, levels: LookLevels, history: LaunchHistory | None
 ) -> LatencyContrast:
-    """Pool launch pairs into one contrast; intervals are by t, moderated by history where there is one."""
-    logs = [pair.log_ratio for pair in pairs]
+    """Pool units of launch pairs into one contrast; intervals are by t, moderated by history where there is one."""
+    pairs = [pair for unit in units for pair in unit]
+    logs = [fmean(pair.log_ratio for pair in unit) for unit in units]
     several = len(logs) > 1
     difference = _fit(logs, levels.difference, history)
     return LatencyContrast(
@@ -31,11 +32,12 @@ def pooled(
         interval=_interval(difference) if several else None,
         equivalence=_interval(_fit(logs, levels.equivalence, history)) if several else None,
         launch_sd=difference.sd if several else None,
-        per_pair=tuple(math.expm1(log) for log in logs),
+        per_pair=tuple(math.expm1(pair.log_ratio) for pair in pairs),
         baseline_us=geometric_mean([pair.baseline_us for pair in pairs]),
         candidate_us=geometric_mean([pair.candidate_us for pair in pairs]),
         median_effect=math.expm1(fmean(pair.median_log_ratio for pair in pairs)),
         detectable=_detectable(difference.sd, len(logs), levels.difference) if several else None,
+        pairs_per_unit=len(units[0]),
         borrowed=isinstance(difference, ModeratedInterval) and difference.borrowed,
     )
 
@@ -54,8 +56,8 @@ def _interval(fitted: RatioInterval | ModeratedInterval) -> Interval | None:
     return Interval(low=fitted.low - 1, high=fitted.high - 1, level=fitted.level)
 
 
-def _detectable(sd: float, pairs: int, level: float) -> float | None:
+def _detectable(sd: float, units: int, level: float) -> float | None:
     if sd == 0:
         return 0.0
-    log_ratio = detectable_log_ratio(sd, pairs, confidence=level, power=POWER)
+    log_ratio = detectable_log_ratio(sd, units, confidence=level, power=POWER)
     return math.expm1(log_ratio) if log_ratio < LARGEST_LOG else None

@@ -273,7 +273,7 @@ def _pairs_to_come(latency: LatencyInconclusive) -> str:
         return "to decide the speed let Equipoise launch both engines; rounds of engines that ran already cannot"
     if latency.evidence.clock == "imported":
         return "to decide the speed let Equipoise launch both engines, or import more runs of each arm"
-    if latency.pairs_needed is None and latency.evidence.busy.pairs < LOOKS[0]:
+    if latency.pairs_needed is None and latency.evidence.busy.units < LOOKS[0]:
         return (
             f"{latency.evidence.busy.pairs} launch pairs are too few to tell how many would decide the speed: allow "
             "more (pairs_max), on a quieter machine if there is one"

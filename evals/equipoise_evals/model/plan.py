@@ -12,6 +12,8 @@ Part = Literal["latency", "accuracy"]
 Prompting = Literal["completion", "chat"]
 """Whether a question is a text to go on with, or a user's turn that the model's chat template wraps."""
 Layout = Literal["co_resident", "alternating", "crossover"]
+"""Where the engines of a launch pair run: both at once on one device set; one after the other on it; or both at once on
+a device set each, swapped from pair to pair. Of the last two, two pairs make one unit: see ``Plan.pairs_per_unit``."""
 EngineMetric = Literal["busy", "period"]
 Phase = Literal["decode", "prefill"]
 """What blocks time: decode steps, or prefills of whole prompts."""
@@ -174,13 +176,19 @@ LOOKS = (3, 4, 5, 6, 8, 10)
 """Launch pairs after which a run may stop. Below 3 pairs a t interval is too wide to decide anything."""
 
 
-def looks_up_to(pairs_max: int, *, with_history: bool = False) -> tuple[int, ...]:
-    """The looks of a plan of at most ``pairs_max`` launch pairs; the last pair is always one, from the first look on.
+PAIRS_PER_UNIT: dict[Layout, int] = {"co_resident": 1, "alternating": 2, "crossover": 2}
 
-    A look at 2 pairs exists only where the launch variance is borrowed from history.
+
+def looks_up_to(pairs_max: int, *, with_history: bool = False, layout: Layout = "co_resident") -> tuple[int, ...]:
+    """The looks of a plan of at most ``pairs_max`` launch pairs; the last unit is always one, from the first look on.
+
+    A look at 2 pairs exists only where the launch variance is borrowed from history. Where two pairs make one unit,
+    looks come after whole units.
     """
-    looks = (2, *LOOKS) if with_history else LOOKS
-    return (*(look for look in looks if look < pairs_max), pairs_max) if pairs_max >= looks[0] else ()
+    looks, per_unit = (2, *LOOKS) if with_history else LOOKS, PAIRS_PER_UNIT[layout]
+    most = pairs_max // per_unit
+    units = (*(look for look in looks if look < most), most) if most >= looks[0] else ()
+    return tuple(per_unit * unit for unit in units)
 
 
 class Plan(Frozen):
@@ -189,9 +197,11 @@ class Plan(Frozen):
     ``looks`` are the numbers of finished launch pairs after which the verdict may stop the run; error rates are
     spent over exactly these. ``history``, by metric, is fixed before anything runs; empty means that each comparison
     estimates its launch variance alone. ``stress`` puts each engine under stress before every pass but the first, so
-    that comparing an arm's passes with each other shows whether its answers changed. ``evidence`` is what must be seen
-    before the arms count as different; empty asks for any difference between their traces. Fields that say what every
-    plan said before they existed are left out of its JSON, so that the same plan keeps its bytes.
+    that comparing an arm's passes with each other shows whether its answers changed. ``layout_why`` says why this
+    layout was taken, and ``gpu_type`` on which kind of GPU of a cluster; empty where that was not recorded.
+    ``evidence`` is what must be seen before the arms count as different; empty asks for any difference between their
+    traces. Fields that say what every plan said before they existed are left out of its JSON, so that the same plan
+    keeps its bytes.
     """
 
     schema_version: Literal[1] = 1
@@ -200,6 +210,8 @@ class Plan(Frozen):
     arms: ArmPair
     declared_aa: bool
     layout: Layout = "co_resident"
+    layout_why: str = ""
+    gpu_type: str = ""
     pairs_max: int = Field(ge=1, le=100)
     looks: tuple[int, ...]
     seed: int
@@ -216,6 +228,27 @@ class Plan(Frozen):
         latency: tuple[Part, ...] = ("latency",) if self.latency else ()
         accuracy: tuple[Part, ...] = ("accuracy",) if self.accuracy else ()
         return latency + accuracy
+
+    @property
+    def pairs_per_unit(self) -> int:
+        """Launch pairs averaged into one log-ratio, the unit of every interval.
+
+        Two where the arms differ in more than the change under test within one pair, by a device or by the hour, and
+        the other way round in the next: in their mean it cancels.
+        """
+        return PAIRS_PER_UNIT[self.layout]
+
+    @model_validator(mode="after")
+    def _layout_can_be_had(self) -> Self:
+        if self.layout == "co_resident":
+            return self
+        if self.arms.attached:
+            raise ValueError("engines that ran already are where they are: their layout can only be co_resident")
+        if self.history:
+            raise ValueError(f"history is of launch pairs on one device set, so it says nothing of {self.layout}")
+        if any(look % self.pairs_per_unit for look in self.looks):
+            raise ValueError(f"looks {list(self.looks)} must be even: in {self.layout} two launch pairs make one unit")
+        return self
 
     @model_validator(mode="after")
     def _measures_something(self) -> Self:

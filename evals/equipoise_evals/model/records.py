@@ -43,7 +43,11 @@ class LaunchRecord(Frozen):
         environment: Variables that Equipoise set, secrets left out.
         attestation: The plugin's own record out of ``/server_info``, unedited.
         server_info: The rest of ``/server_info`` that matters to the reader (backends, dtype, versions, KV pool).
-        stage_s: Seconds per stage: ``spawn_to_ready``, ``first_generation``.
+        stage_s: Seconds per stage: ``spawn_to_ready``, ``first_generation``; and, as far as the engine's log tells
+            them, the stages that the former is made of, in order: ``imports``, ``spawn``, ``gate`` (the second engine
+            of a pair waits there for the first to take its memory), ``distributed``, ``weights``, ``kv_pool``,
+            ``graph_capture``, ``http``, ``warm_up``; and ``tokenizer``, beside them.
+        node: Machine of a cluster on which it ran; empty for the service's own, or where it was not recorded.
         attached: Whether the engine ran already: ``argv`` and ``environment`` are then empty because nobody here knows
             them, ``started_at`` is when it was attached to, and the attestation is empty where it shows none.
     """
@@ -59,6 +63,7 @@ class LaunchRecord(Frozen):
     server_info: dict[str, JsonValue]
     stage_s: dict[str, float]
     attached: bool = False
+    node: str = ""
 
 
 class PdlLinks(Frozen):
@@ -344,6 +349,23 @@ class StopRecord(Frozen):
     leftovers: tuple[str, ...] = ()
 
 
+PairStage = Literal["launches", "warm_up", "treatment", "gsm8k", "blocks", "end"]
+"""What a launch pair is made of: both starts, warm-up and attestation, traces, passes (stress included), decode
+blocks, the last look at the guards and the stop."""
+
+
+class SpentRecord(Frozen):
+    """Where the seconds of one launch pair went, by the clock of whoever ran it.
+
+    A stage that was not reached is missing. Of a pair that was cut short there is none; one that was launched again has
+    that of its last launch.
+    """
+
+    kind: Literal["spent"] = "spent"
+    pair: int = Field(ge=1)
+    stage_s: dict[PairStage, float]
+
+
 Record = Annotated[
     QuestionsRecord
     | LaunchRecord
@@ -354,7 +376,8 @@ Record = Annotated[
     | PassRecord
     | DivergenceRecord
     | GuardRecord
-    | StopRecord,
+    | StopRecord
+    | SpentRecord,
     Field(discriminator="kind"),
 ]
 
@@ -371,6 +394,7 @@ RecordKind = TypeVar(
     DivergenceRecord,
     GuardRecord,
     StopRecord,
+    SpentRecord,
 )
 
 
@@ -388,7 +412,8 @@ class Records(Frozen):
         """The blocks that count: those of each engine's last launch in a pair, and of each quad's last run in it.
 
         A pair that was cut short is launched again when the run is resumed, and timed again as a whole: the launch is
-        the unit, so blocks of two launches never make one pair. The same holds for the runs of a quad.
+        the unit, so blocks of two launches never make one pair. The same holds for the runs of a quad, of which each
+        engine has its own half where one runs at a time.
         """
         last = {(r.pair, r.role): place for place, r in enumerate(self.records) if isinstance(r, LaunchRecord)}
         launched = [
@@ -396,8 +421,8 @@ class Records(Frozen):
             for place, record in enumerate(self.records)
             if isinstance(record, BlockRecord) and place > last.get((record.pair, record.role), -1)
         ]
-        attempts: dict[tuple[int, int, int], int] = {}
+        attempts: dict[tuple[int, int, int, Role], int] = {}
         for block in launched:
-            quad = (block.pair, block.batch, block.quad)
-            attempts[quad] = max(block.attempt, attempts.get(quad, 1))
-        return tuple(b for b in launched if b.attempt == attempts[b.pair, b.batch, b.quad])
+            run = (block.pair, block.batch, block.quad, block.role)
+            attempts[run] = max(block.attempt, attempts.get(run, 1))
+        return tuple(b for b in launched if b.attempt == attempts[b.pair, b.batch, b.quad, b.role])

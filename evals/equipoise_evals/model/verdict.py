@@ -5,6 +5,8 @@ file give the same bytes. Effects are candidate relative to baseline; negative l
 accuracy differences are better.
 """
 
+import math
+from statistics import fmean
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -41,7 +43,9 @@ class LatencyContrast(Frozen):
         effect: Ratio of candidate to baseline minus 1, from the mean log-ratio over launch pairs.
         interval: Two-sided interval of the effect at the look's level; None below two pairs.
         equivalence: Interval compared with (-m, +m): one-sided level on each side; None below two pairs.
-        launch_sd: Standard deviation of the log-ratio between launch pairs; None below two pairs.
+        launch_sd: Standard deviation of the log-ratio between units; None below two units.
+        pairs: Launch pairs that count.
+        pairs_per_unit: Launch pairs averaged into one unit; 1 except where a second one cancels what a first one adds.
         per_pair: Effect of each launch pair, in order.
         baseline_us: Geometric mean of the baseline's block means; the effect is the ratio of the two times.
         candidate_us: The same for the candidate.
@@ -65,6 +69,18 @@ class LatencyContrast(Frozen):
     holm_p: float | None = None
     detectable: float | None = None
     borrowed: bool = False
+    pairs_per_unit: int = Field(default=1, ge=1)
+
+    @property
+    def units(self) -> int:
+        """How many units the interval rests on."""
+        return self.pairs // self.pairs_per_unit
+
+    @property
+    def unit_logs(self) -> tuple[float, ...]:
+        """The natural log-ratio of each unit, in order."""
+        logs, per_unit = [math.log1p(effect) for effect in self.per_pair], self.pairs_per_unit
+        return tuple(fmean(logs[start : start + per_unit]) for start in range(0, len(logs), per_unit))
 
 
 class TwoLevelEvidence(Frozen):

@@ -27,11 +27,11 @@ from equipoise_service.api import (
 from equipoise_service.api.guard import Guard, SafeHeaders
 from equipoise_service.folder import holding
 from equipoise_service.machine import LauncherFactory, Machine
+from equipoise_service.measuring import Tools
 from equipoise_service.questions import prompts_of
 from equipoise_service.resolve import resolve
 from equipoise_service.service import running
 from equipoise_service.settings import Settings
-from equipoise_service.worker import Tools
 
 STATIC = Path(__file__).parents[1] / "static"
 

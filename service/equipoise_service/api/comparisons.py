@@ -7,7 +7,7 @@ from fastapi.responses import JSONResponse
 from pydantic import Field
 
 from equipoise_evals.model import Frozen
-from equipoise_service.api.dependencies import TheComparison, TheService, comparison_of
+from equipoise_service.api.dependencies import TheComparison, TheService, TheSubmitter, comparison_of
 from equipoise_service.api.etags import UNCHANGED, tagged
 from equipoise_service.api.listing import ListQuery, list_of
 from equipoise_service.api.problems import document
@@ -51,6 +51,8 @@ def submit(
     service: TheService,
     response: Response,
     query: Annotated[SubmitQuery, Query()],
+    *,
+    submitter: TheSubmitter,
     idempotency_key: Annotated[str | None, Header()] = None,
 ) -> ComparisonView | Response:
     """Accept a comparison, or say why it cannot be run, before any engine starts.
@@ -71,7 +73,7 @@ def submit(
             [FieldError("query/reuse", "cannot be combined with an Idempotency-Key; send one of them")]
         )
     stored = _seen_before(service, body, idempotency_key)
-    stored = stored or accept(service, body, idempotency_key, reuse=query.reuse)
+    stored = stored or accept(service, body, idempotency_key, reuse=query.reuse, submitter=submitter)
     response.headers["Location"] = f"/comparisons/{stored.id}"
     return _view(service, stored)
 
@@ -122,7 +124,9 @@ def _seen_before(service: Service, body: CompareRequest, key: str | None) -> Sto
     return None if stored is None else _same_body(stored, body, str(key))
 
 
-def accept(service: Service, body: CompareRequest, key: str | None = None, *, reuse: bool = False) -> Stored:
+def accept(
+    service: Service, body: CompareRequest, key: str | None = None, *, reuse: bool = False, submitter: str = ""
+) -> Stored:
     """Queue a comparison, or raise the ``Refusal`` that says why it cannot be run.
 
     With ``reuse``, one of the same request that has not ended is taken instead; of two that come at once, one is
@@ -137,6 +141,7 @@ def accept(service: Service, body: CompareRequest, key: str | None = None, *, re
         plan=plan.model_dump_json(),
         idempotency_key=key,
         priority=body.priority,
+        submitter=submitter,
     )
     with service.accepting:
         if reuse and (twin := service.store.comparisons.unfinished_twin(body.sha256)) is not None:

@@ -27,4 +27,10 @@ def comparison_of(comparison_id: str, service: TheService) -> Stored:
     return stored
 
 
+def submitter_of(request: Request) -> str:
+    """Who asks: the id of the token that was shown, or '' where none is asked for."""
+    return str(getattr(request.state, "submitter", ""))
+
+
+TheSubmitter = Annotated[str, Depends(submitter_of)]
 TheComparison = Annotated[Stored, Depends(comparison_of)]

@@ -17,6 +17,8 @@ from equipoise_service.store import FINAL, Event
 router = APIRouter(tags=["events"], responses=document(422))
 POLL_S = 10.0
 """The bell wakes a stream after every write of this process; this is for writes of another one."""
+SHARED_POLL_S = 2.0
+"""The same where comparisons run in services on other machines."""
 
 
 @router.get(
@@ -53,7 +55,7 @@ async def _events(service: Service, comparison_id: str, after: int) -> AsyncIter
             continue
         status = await run_in_threadpool(comparisons.status, comparison_id)
         if status is not None and status not in FINAL:
-            await heard(ticket, POLL_S)
+            await heard(ticket, SHARED_POLL_S if service.store.database.shared else POLL_S)
         elif not await run_in_threadpool(events.after, comparison_id, after, limit=1):
             return  # a final status has no later events, and those before it are told
 

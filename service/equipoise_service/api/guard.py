@@ -117,6 +117,7 @@ class Guard:
                 raise AdminByCommand
             return
         caller = await self._caller(request, address)
+        request.state.submitter = caller.token_id or ""
         if caller.scope is None or not caller.scope.allows(needed):
             raise Forbidden(str(caller.scope), needed)
         if request.method not in SAFE_METHODS:

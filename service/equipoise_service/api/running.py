@@ -24,6 +24,7 @@ class Running(NamedTuple):
         spent_s: Seconds in which engines held the device.
         next_look: Launch pairs at the next look; None where the last one is done.
         next_s: Seconds expected until that look, from the start; ``most_s`` until the last pair.
+        expected: Launch pairs at which both halves are likely to be decided; None where nobody can tell yet.
         charts: Intervals after each launch pair, a chart a half.
         headline: What the judge says now.
     """
@@ -33,6 +34,7 @@ class Running(NamedTuple):
     next_look: int | None
     next_s: float | None
     most_s: float
+    expected: int | None
     charts: tuple[Markup, ...]
     headline: str
 
@@ -48,6 +50,7 @@ def running_of(looks: Sequence[Mapping[str, Any]], plan: Plan) -> Running:
         next_look=following,
         next_s=None if following is None else following * pair_s,
         most_s=plan.pairs_max * pair_s,
+        expected=last.get("expected"),
         charts=tuple(chart for chart in (_chart(half, looks) for half in HALVES) if chart),
         headline=last["headline"],
     )

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from equipoise_service.api.comparisons import accept
-from equipoise_service.api.dependencies import TheService
+from equipoise_service.api.dependencies import TheService, TheSubmitter
 from equipoise_service.api.html import page
 from equipoise_service.api.problems import field_errors
 from equipoise_service.errors import FieldError, Refusal
@@ -30,7 +30,7 @@ def empty_form(request: Request) -> Response:
 
 
 @router.post("/new")
-async def plan_or_submit(request: Request, service: TheService) -> Response:
+async def plan_or_submit(request: Request, service: TheService, submitter: TheSubmitter) -> Response:
     """Show the plan of the form, or submit it: ``do`` says which."""
     sent = parse_qsl((await request.body()).decode(errors="replace"), keep_blank_values=True)
     fields = fields_of(sent)
@@ -40,7 +40,7 @@ async def plan_or_submit(request: Request, service: TheService) -> Response:
     try:
         body = CompareRequest.model_validate(fields)
         if ("do", "submit") in sent:
-            stored = await run_in_threadpool(accept, service, body)
+            stored = await run_in_threadpool(accept, service, body, submitter=submitter)
             return RedirectResponse(f"/comparisons/{stored.id}/page", 303)
         plan = await run_in_threadpool(service.resolve, body)
     except ValidationError as invalid:

@@ -43,6 +43,10 @@ def compare(  # noqa: PLR0913, PLR0917 - one parameter an option, one option a f
     stress: Annotated[
         bool | None, typer.Option("--stress", help="Put each engine under stress before every pass but the first.")
     ] = None,
+    layout: Annotated[
+        str | None, typer.Option(help="co_resident, alternating or crossover; by memory if not given.")
+    ] = None,
+    gpu_type: Annotated[str | None, typer.Option(help="Kind of GPU in a Ray cluster, as H200.")] = None,
     request: Annotated[Path | None, typer.Option(help="A file with the whole request as JSON; options win.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON instead of tables.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it would cost; nothing starts.")] = False,

@@ -22,6 +22,7 @@ from equipoise_service.cli.display import LiveProgress, show_verdict
 from equipoise_service.cli.exit_codes import OF_VERDICT, CommandError
 from equipoise_service.estimate import Estimate
 from equipoise_service.folder import holder_of
+from equipoise_service.report.spending import Spending
 from equipoise_service.server import bind, running_server
 from equipoise_service.settings import Settings, shown_token
 
@@ -45,7 +46,7 @@ async def resume_and_show(comparison_id: str, url: str | None, as_json: bool) ->
     async with _service(url, console) as service, ApiClient(*service) as client:
         after = await client.resume(comparison_id)
         await _watch(client, comparison_id, console, after)
-        view = await client.comparison(comparison_id)
+        view = await _ended_view(client, comparison_id, console)
     return _shown(view, url, as_json, console)
 
 
@@ -98,7 +99,17 @@ async def compared(body: dict[str, Any], url: str | None, console: Console) -> d
         comparison_id = await client.submit(body)
         console.print(f"comparison {comparison_id}", highlight=False)
         await _watch(client, comparison_id, console)
-        return await client.comparison(comparison_id)
+        return await _ended_view(client, comparison_id, console)
+
+
+async def _ended_view(client: ApiClient, comparison_id: str, console: Console) -> dict[str, Any]:
+    """A comparison that has ended; if it has a verdict, say where its time went."""
+    view = await client.comparison(comparison_id)
+    if view["verdict"] is not None:
+        spending = json.loads(await client.text(f"/comparisons/{comparison_id}/report.json"))["spending"]
+        if sentence := Spending.model_validate(spending).sentence:
+            console.print(f"time: {sentence}", highlight=False, style="dim")
+    return view
 
 
 async def fetched(comparison_id: str, url: str | None) -> dict[str, Any]:

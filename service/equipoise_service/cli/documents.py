@@ -132,7 +132,8 @@ def sqlite_file() -> Path:
     parsed = make_url(settings.url_of_database)
     if parsed.get_backend_name() != "sqlite":
         name = parsed.get_backend_name()
-        raise CommandError(f"the database is {name}'s; use that database's own tools for it", ExitCode.USAGE)
+        tools = " (pg_dump makes a copy while services work with it)" if name == "postgresql" else ""
+        raise CommandError(f"the database is {name}'s; use that database's own tools for it{tools}", ExitCode.USAGE)
     _require_database(settings)
     return Path(str(parsed.database))
 

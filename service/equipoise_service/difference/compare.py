@@ -243,8 +243,7 @@ def _by_metric(verdict: Verdict) -> dict[tuple[Metric, int], LatencyContrast]:
 
 
 def _shift(a: LatencyContrast, b: LatencyContrast) -> EffectShift:
-    logs = [[math.log1p(effect) for effect in one.per_pair] for one in (a, b)]
-    found = effect_difference(logs[0], logs[1], CONFIDENCE)
+    found = effect_difference(a.unit_logs, b.unit_logs, CONFIDENCE)
     known = math.isfinite(found.low) and math.isfinite(found.high)
     return EffectShift(
         metric=a.metric,

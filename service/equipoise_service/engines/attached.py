@@ -168,7 +168,7 @@ class AttachedLauncher:
         self._limits = limits or Limits()
 
     @asynccontextmanager
-    async def launch_pair(self, plan: Plan, pair: int, order: tuple[Role, Role]) -> AsyncIterator[dict[Role, Engine]]:
+    async def launch_pair(self, plan: Plan, pair: int, order: tuple[Role, ...]) -> AsyncIterator[dict[Role, Engine]]:
         """Attach to both engines; both go on running when the context is left.
 
         Raises:

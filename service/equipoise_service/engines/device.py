@@ -7,6 +7,7 @@ next engine would get another pool, or none. Nothing is started or ended here.
 import asyncio
 import os
 import time
+from collections import Counter
 from collections.abc import Mapping, Set
 from typing import NamedTuple, NewType, Protocol
 
@@ -43,23 +44,35 @@ class Device(Protocol):
 
 
 class NvmlDevice:
-    """A GPU, by NVML; raises ``pynvml.NVMLError`` where the driver cannot be asked."""
+    """GPUs as one device, by NVML; raises ``pynvml.NVMLError`` where the driver cannot be asked.
 
-    def __init__(self, visible: str | None = None) -> None:
+    Args:
+        visible: The value of ``CUDA_VISIBLE_DEVICES``.
+        gpus: How many of them engines use, the first ones.
+    """
+
+    def __init__(self, visible: str | None = None, gpus: int = 1) -> None:
         pynvml.nvmlInit()
-        self._gpu = first_visible(os.environ.get("CUDA_VISIBLE_DEVICES", "") if visible is None else visible)
+        named = (os.environ.get("CUDA_VISIBLE_DEVICES", "") if visible is None else visible).split(",")
+        names = named if named != [""] else [str(index) for index in range(gpus)]
+        self._gpus = [first_visible(name) for name in names[:gpus]]
 
     def capability(self) -> Capability:
         """Its compute capability."""
-        return Capability(*pynvml.nvmlDeviceGetCudaComputeCapability(self._gpu))
+        return Capability(*pynvml.nvmlDeviceGetCudaComputeCapability(self._gpus[0]))
+
+    def total_bytes(self) -> int:
+        """Memory of the first of them."""
+        return int(pynvml.nvmlDeviceGetMemoryInfo(self._gpus[0]).total)
 
     def use(self) -> DeviceUse:
-        """What its memory is used for now."""
-        processes = pynvml.nvmlDeviceGetComputeRunningProcesses(self._gpu)
-        return DeviceUse(
-            used_bytes=int(pynvml.nvmlDeviceGetMemoryInfo(self._gpu).used),
-            by_pid={process.pid: int(process.usedGpuMemory or 0) for process in processes},
-        )
+        """What their memory is used for now."""
+        used_bytes, by_pid = 0, Counter[int]()
+        for gpu in self._gpus:
+            used_bytes += int(pynvml.nvmlDeviceGetMemoryInfo(gpu).used)
+            for process in pynvml.nvmlDeviceGetComputeRunningProcesses(gpu):
+                by_pid[process.pid] += int(process.usedGpuMemory or 0)
+        return DeviceUse(used_bytes=used_bytes, by_pid=dict(by_pid))
 
 
 def first_visible(visible: str) -> Gpu:

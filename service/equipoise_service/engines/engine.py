@@ -38,6 +38,7 @@ from equipoise_service.engines.backends import value_of
 from equipoise_service.engines.client import EngineClient, EngineUnreachable
 from equipoise_service.engines.cpu_load import CpuLoad
 from equipoise_service.engines.environment import Device, EngineCommand, Start
+from equipoise_service.engines.host import this_host
 from equipoise_service.engines.limits import Limits
 from equipoise_service.engines.process import ProcessTree
 from equipoise_service.engines.steplog import StepLog, StepLogError, full_batch, prefills, rows_of
@@ -52,8 +53,11 @@ Prompts = Sequence[Sequence[int]]
 DEATH_WAIT_S = 10.0
 """A broken connection is often the first sign of a death that the process table shows later: SGLang's main process
 outlives a crashed scheduler by about 5 s."""
-OBSERVERS: dict[Device, Callable[[], Telemetry | CpuLoad]] = {"cuda": Telemetry, "cpu": CpuLoad}
-"""Who watches a device while a block decodes; nobody a simulated one."""
+OBSERVERS: dict[Device, Callable[[str | None], Telemetry | CpuLoad]] = {
+    "cuda": Telemetry,
+    "cpu": lambda _: CpuLoad(),
+}
+"""Who watches a device, named as in ``CUDA_VISIBLE_DEVICES``, while a block decodes; nobody a simulated one."""
 SPARE_STEPS = 4
 """Steps beyond those asked for, should a sequence join the batch a step late."""
 PREFILL_SEEDS = 100_000
@@ -91,6 +95,7 @@ class Launch:
     device_pids: set[int] = field(default_factory=set)
     foreign_pids: tuple[int, ...] = ()
     pinned_cpu: int | None = None
+    node: str = ""
 
 
 class SGLangEngine:
@@ -120,6 +125,7 @@ class SGLangEngine:
         if self.launch.pair > 1:
             record.pop(PACKAGES, None)  # Once is enough: their digest stays and tells whether they are the same.
         seen = reported(server_info)
+        seen["machine"] = dict(this_host())
         if self.launch.pinned_cpu is not None:
             seen["pinned_cpu"] = self.launch.pinned_cpu
         if self.launch.foreign_pids:
@@ -134,6 +140,7 @@ class SGLangEngine:
             attestation=record,
             server_info=seen,
             stage_s=dict(self.launch.stage_s),
+            node=self.launch.node,
         )
 
     async def probe(self, prompt: Asked) -> PromptProbe:
@@ -261,7 +268,7 @@ class SGLangEngine:
         observer = OBSERVERS.get(self.launch.device)
         if observer is None:
             return await work, {}, None
-        async with observer() as seen:
+        async with observer(",".join(self.launch.start.devices) or None) as seen:
             done = await work
         return done, seen.summary(), seen.disturbance()
 

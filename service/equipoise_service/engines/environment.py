@@ -24,7 +24,8 @@ MEMORY_FRACTIONS: Mapping[Device, tuple[float, float]] = {
 }
 """``--mem-fraction-static`` of the first and the second engine on one device. On a GPU the fraction counts what the
 first engine already took, so the second needs a larger one for a pool of the same size. It follows the order of the
-start, never the arm, and the order is drawn anew for each pair."""
+start, never the arm, and the order is drawn anew for each pair. An engine that has a GPU to itself gets none:
+SGLang's own rule then leaves room for graphs by the size of the device."""
 
 INHERITED = (
     "PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "USER", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES",
@@ -55,11 +56,15 @@ class EngineEnvironment:
 
 
 class EngineFiles(NamedTuple):
-    """Where one engine writes: its log, its step log and its traces."""
+    """Where one engine writes: its log, its step log and its traces; and its start gate.
+
+    ``gate`` is what it waits for before it takes memory; where there is nothing to wait for, a folder that is there.
+    """
 
     log: Path
     steps: Path
     traces: Path
+    gate: Path
 
 
 class EngineCommand(NamedTuple):
@@ -77,12 +82,32 @@ class Start(NamedTuple):
         ports: Its ports.
         files: Its files.
         position: 0 for the first engine of the pair, 1 for the second.
+        alone: Whether it shares its devices with no other engine.
+        devices: Its GPUs, as ``CUDA_VISIBLE_DEVICES`` names them; empty leaves that to the service's own variable.
     """
 
     launch_id: str
     ports: EnginePorts
     files: EngineFiles
     position: int
+    alone: bool = False
+    devices: tuple[str, ...] = ()
+
+
+def overlaps(device: Device) -> bool:
+    """Whether the engines of a pair import beside each other; on a CPU two starts would only share its few cores."""
+    return device == "cuda"
+
+
+def kernel_caches(folder: Path) -> dict[str, str]:
+    """Variables that keep compiled kernels of all engines of a host in one folder, whatever becomes of their home."""
+    names = {
+        "TRITON_CACHE_DIR": "triton",
+        "TORCHINDUCTOR_CACHE_DIR": "inductor",
+        "FLASHINFER_WORKSPACE_BASE": "flashinfer",
+        "CUDA_CACHE_PATH": "cuda",
+    }
+    return {name: str(folder / cache) for name, cache in names.items()}
 
 
 def engine_command(environment: EngineEnvironment, arm: ArmSpec, model: ModelRef, start: Start) -> EngineCommand:
@@ -90,14 +115,15 @@ def engine_command(environment: EngineEnvironment, arm: ArmSpec, model: ModelRef
 
     The arm's own flags come last, so that an explicit ``--mem-fraction-static`` wins over the default by position.
     """
-    fraction = MEMORY_FRACTIONS[environment.device][start.position]
+    fraction = MEMORY_FRACTIONS[environment.device][0 if start.alone else start.position]
+    memory = () if start.alone and environment.device == "cuda" else ("--mem-fraction-static", str(fraction))
     argv = (
         str(environment.python), "-m", environment.module,
         "--model-path", model.path,
         "--host", "127.0.0.1",
         "--port", str(start.ports.http),
         "--nccl-port", str(start.ports.nccl),
-        "--mem-fraction-static", str(fraction),
+        *memory,
         *arm.flags,
     )  # fmt: skip
     variables = {
@@ -108,6 +134,10 @@ def engine_command(environment: EngineEnvironment, arm: ArmSpec, model: ModelRef
         "EQUIPOISE_LAUNCH_ID": start.launch_id,
         "PYTHONUNBUFFERED": "1",
     }
+    if start.devices:
+        variables["CUDA_VISIBLE_DEVICES"] = ",".join(start.devices)
+    if overlaps(environment.device):
+        variables["EQUIPOISE_START_GATE"] = str(start.files.gate)
     if environment.device == "cpu":
         variables["SGLANG_PLATFORM"] = PLATFORM_PLUGIN
     if environment.plugin_path is not None:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from equipoise_evals.decode.schedule import launch_order
 from equipoise_evals.model import Plan, Role
 from equipoise_evals.model.records import StopRecord
 from equipoise_evals.ports import Engine, EngineFault, Recorder
@@ -26,17 +27,18 @@ from equipoise_service.engines.environment import (
     EngineFiles,
     Start,
     engine_command,
+    overlaps,
     process_environment,
 )
 from equipoise_service.engines.leftovers import Leftovers
 from equipoise_service.engines.limits import Limits
+from equipoise_service.engines.placing import Place, devices_of
 from equipoise_service.engines.ports import PortChooser
 from equipoise_service.engines.process import KILL_WAIT_S, ProcessTree, Stopped
+from equipoise_service.engines.stages import MEMORY_TAKEN
 
 log = logging.getLogger(__name__)
 
-MEMORY_TAKEN = "Memory pool end."
-"""SGLang's line once the KV pool is allocated."""
 MEMORY_POLL_S = 0.2
 START_ATTEMPTS = 3
 """Starts of one engine when a port is taken between choice and bind."""
@@ -52,6 +54,7 @@ class SGLangLauncher:
         limits: Time limits.
         device: The device whose memory engines take, where it can be asked.
         leftovers: What earlier engines of this service left behind; its own if None.
+        place: Where engines run; wherever the service does if None.
 
     Attributes:
         ports: Chooses the engines' ports.
@@ -66,6 +69,7 @@ class SGLangLauncher:
         *,
         device: Device | None = None,
         leftovers: Leftovers | None = None,
+        place: Place | None = None,
     ) -> None:
         self._environments = environments
         self._recorder = recorder
@@ -74,13 +78,15 @@ class SGLangLauncher:
         self.ports = PortChooser()
         self._device = device
         self._leftovers = leftovers or Leftovers()
+        self._place = place or Place()
+        self._pools = readiness.Pools()
 
     @asynccontextmanager
-    async def launch_pair(self, plan: Plan, pair: int, order: tuple[Role, Role]) -> AsyncIterator[dict[Role, Engine]]:
-        """Start both engines in ``order``, one after the other; both are gone when the context is left.
+    async def launch_pair(self, plan: Plan, pair: int, order: tuple[Role, ...]) -> AsyncIterator[dict[Role, Engine]]:
+        """Start the engines of ``order``, one after the other; they are gone when the context is left.
 
-        On a GPU the second is started once the first has taken its memory: SGLang sizes a KV pool by what is free at
-        the time, and most of a start comes after that.
+        On a GPU the second is spawned at once and imports beside the first, but takes no memory before the first has
+        its own: SGLang sizes a KV pool by what is free at the time.
 
         Raises:
             EngineFault: An engine did not start, did not attest, or its KV pool differs from the other's.
@@ -92,24 +98,41 @@ class SGLangLauncher:
         if foreign:
             log.warning("launch pair %d starts beside other processes on the device: %s", pair, foreign)
         try:
+            positions = {
+                role: place for place, role in enumerate(order if len(order) > 1 else launch_order(plan, pair))
+            }
+            gate = self._work_dir / f"pair-{pair:03d}-{uuid.uuid4().hex[:8]}.gate"
             async with _together() as start:
-                for position, role in enumerate(order):
-                    started = start(self._start(plan, pair, role, position, running))
-                    await _memory_taken(started, running)
+                first = start(self._start(plan, pair, order[0], running, position=positions[order[0]], gate=None))
+                for role in order[1:]:
+                    if not self._overlaps(plan):
+                        await asyncio.wait({first})
+                    start(self._start(plan, pair, role, running, position=positions[role], gate=gate))
+                    start(_open(gate, first, running))
+            running.sort(key=lambda engine: engine.launch.start.position)
             for engine in running:
                 engine.launch.foreign_pids = tuple(foreign)
-            await readiness.require_equal_pools(running)
+            await self._pools.require_equal(pair, running)
             engines: dict[Role, Engine] = {engine.role: engine for engine in running}
             yield engines
         finally:
             await _to_the_end(self._stop_all(running, before))
 
-    async def _start(self, plan: Plan, pair: int, role: Role, position: int, running: list[SGLangEngine]) -> None:
-        """Start one engine until it is ready and attested, with new ports if its own were taken meanwhile."""
+    def _overlaps(self, plan: Plan) -> bool:
+        found = (self._environments.get(arm.engine) for arm in (plan.arms.baseline, plan.arms.candidate))
+        return all(environment is not None and overlaps(environment.device) for environment in found)
+
+    async def _start(
+        self, plan: Plan, pair: int, role: Role, running: list[SGLangEngine], *, position: int, gate: Path | None
+    ) -> None:
+        """Start one engine until it is ready and attested, with new ports if its own were taken meanwhile.
+
+        The second of a pair has a gate.
+        """
         await self._require_nothing_left(role)
         for attempt in range(1, START_ATTEMPTS + 1):
             try:
-                engine = await self._spawn(plan, pair, role, position, attempt)
+                engine = await self._spawn(plan, pair, role, attempt, position=position, gate=gate)
             except OSError as refused:  # a full disk, above all
                 raise EngineFault(role, "start", f"cannot be started: {refused}") from refused
             running.append(engine)
@@ -125,7 +148,9 @@ class SGLangLauncher:
                 running.remove(engine)
                 await _to_the_end(self._stop_all([engine], None))
 
-    async def _spawn(self, plan: Plan, pair: int, role: Role, position: int, attempt: int) -> SGLangEngine:
+    async def _spawn(
+        self, plan: Plan, pair: int, role: Role, attempt: int, *, position: int, gate: Path | None
+    ) -> SGLangEngine:
         arm = plan.arms.of(role)
         environment = self._environments.get(arm.engine)
         if environment is None:
@@ -133,8 +158,15 @@ class SGLangLauncher:
             raise EngineFault(role, "start", f"no engine environment is called {arm.engine!r}; there are: {known}")
         folder = self._work_dir / f"pair-{pair:03d}-{role}-{attempt}-{uuid.uuid4().hex[:8]}"
         folder.mkdir(parents=True)
-        files = EngineFiles(log=folder / "engine.log", steps=folder / "steps.jsonl", traces=folder / "traces")
-        start = Start(f"eq-{uuid.uuid4().hex}", self.ports.choose(), files, position)
+        files = EngineFiles(folder / "engine.log", folder / "steps.jsonl", folder / "traces", gate or folder)
+        start = Start(
+            f"eq-{uuid.uuid4().hex}",
+            self.ports.choose(),
+            files,
+            position,
+            alone=plan.layout != "co_resident",
+            devices=devices_of(plan, pair, role, self._place.devices),
+        )
         command = engine_command(environment, arm, plan.model, start)
         launch = Launch(
             pair,
@@ -145,6 +177,7 @@ class SGLangLauncher:
             start,
             command,
             datetime.now(UTC).isoformat("T", "milliseconds"),
+            node=self._place.node,
         )
         tree = await _never_lost(
             ProcessTree.spawn(
@@ -217,16 +250,14 @@ async def _together() -> AsyncIterator[Callable[[Coroutine[Any, Any, None]], "as
         raise failures.exceptions[0] from failures.exceptions[0].__cause__
 
 
-async def _memory_taken(started: "asyncio.Task[None]", running: list[SGLangEngine]) -> None:
-    """Wait until the newest engine on a GPU has its KV pool, by its log; any other until it has started or failed.
-
-    On a CPU two starts at once would only share its few cores.
-    """
-    while not started.done():
-        newest = running[-1] if running else None
-        if newest and newest.launch.device == "cuda" and logs.mentions(newest.tree.log, MEMORY_TAKEN):
-            return
-        await asyncio.wait({started}, timeout=MEMORY_POLL_S)
+async def _open(gate: Path, first: "asyncio.Task[None]", running: list[SGLangEngine]) -> None:
+    """Open the second engine's gate once the first has its KV pool, by its log, or has started without saying so."""
+    while not first.done():
+        if any(e.launch.start.position == 0 and logs.mentions(e.tree.log, MEMORY_TAKEN) for e in running):
+            break
+        await asyncio.wait({first}, timeout=MEMORY_POLL_S)
+    gate.parent.mkdir(parents=True, exist_ok=True)
+    gate.touch()
 
 
 async def _never_lost(spawn: Coroutine[Any, Any, ProcessTree]) -> ProcessTree:

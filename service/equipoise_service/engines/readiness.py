@@ -15,6 +15,7 @@ from equipoise_service.engines import logs, pinning
 from equipoise_service.engines.engine import SGLangEngine
 from equipoise_service.engines.limits import Limits
 from equipoise_service.engines.ports import describe_owner, listeners
+from equipoise_service.engines.stages import StartStages
 
 POLL_S = 0.1
 PROBE_LIMIT_S = 30.0
@@ -35,8 +36,11 @@ async def until_ready(engine: SGLangEngine, limits: Limits) -> None:
     Raises:
         EngineFault: It died, hung, or did not generate; ``PortTaken`` if a foreign process has its port.
     """
-    await _until_healthy(engine, limits)
-    engine.launch.stage_s["spawn_to_ready"] = time.monotonic() - engine.tree.started_s
+    stages = StartStages(engine.tree.log)
+    await _until_healthy(engine, limits, stages)
+    ready_s = time.monotonic() - engine.tree.started_s
+    stages.look(ready_s)
+    engine.launch.stage_s |= stages.durations_s(ready_s) | {"spawn_to_ready": ready_s}
     engine.launch.owned_ports = _own_ports(engine)
     began_s = time.monotonic()
     await _first_generation(engine, limits)
@@ -45,22 +49,32 @@ async def until_ready(engine: SGLangEngine, limits: Limits) -> None:
         engine.launch.pinned_cpu = pinning.pin_scheduler(engine.tree.members())
 
 
-async def require_equal_pools(engines: Sequence[SGLangEngine]) -> None:
-    """Raise ``EngineFault`` unless all engines have KV pools of one size."""
-    sizes = {}
-    for engine in engines:
-        info = (await engine.attest()).server_info
-        sizes[engine.role] = info.get("max_total_num_tokens")
-    if len(set(map(str, sizes.values()))) > 1:
-        raise engines[-1].fault(
-            "start", f"the KV pools differ: {sizes} tokens; give both arms a --max-total-tokens that fits twice"
-        )
+class Pools:
+    """The sizes of KV pools within a launch pair, whose engines may run one after the other."""
+
+    def __init__(self) -> None:
+        self._pair = 0
+        self._sizes: dict[str, object] = {}
+
+    async def require_equal(self, pair: int, engines: Sequence[SGLangEngine]) -> None:
+        """Raise ``EngineFault`` unless all engines of the pair so far have KV pools of one size."""
+        if pair != self._pair:
+            self._pair, self._sizes = pair, {}
+        for engine in engines:
+            info = (await engine.attest()).server_info
+            self._sizes[engine.role] = info.get("max_total_num_tokens")
+        if len(set(map(str, self._sizes.values()))) > 1:
+            raise engines[-1].fault(
+                "start",
+                f"the KV pools differ: {self._sizes} tokens; give both arms a --max-total-tokens that fits twice",
+            )
 
 
-async def _until_healthy(engine: SGLangEngine, limits: Limits) -> None:
+async def _until_healthy(engine: SGLangEngine, limits: Limits, stages: StartStages) -> None:
     written, grew_s = 0, time.monotonic()
     while not await _is_healthy(engine):
         now_s = time.monotonic()
+        stages.look(now_s - engine.tree.started_s)
         size = logs.size(engine.tree.log)
         if size != written:  # a log that was rotated is shorter, and has grown
             written, grew_s = size, now_s

@@ -5,6 +5,7 @@ from typing import TypeVar
 
 from pydantic import Field, JsonValue
 
+from equipoise_evals.block_plan import BlockAdvice, block_advice
 from equipoise_evals.model import (
     BlockRecord,
     Frozen,
@@ -12,6 +13,7 @@ from equipoise_evals.model import (
     Plan,
     Question,
     QuestionsRecord,
+    Records,
     Role,
     StopRecord,
     TreatmentRecord,
@@ -62,9 +64,13 @@ class Launched(Frozen):
 
 
 class Details(Frozen):
-    """Timings are None without a latency half; ``questions`` are those asked, by id; ``provenance`` as in a report."""
+    """Timings are None without a latency half; ``questions`` are those asked, by id; ``provenance`` as in a report.
+
+    ``blocks`` is what the variance of launches, blocks and steps asks for; None where too little was measured.
+    """
 
     timings: Timings | None = None
+    blocks: BlockAdvice | None = None
     kernels: tuple[KernelCount, ...] = ()
     launches: tuple[Launched, ...] = ()
     questions: dict[int, Question] = Field(default_factory=dict)
@@ -77,13 +83,16 @@ def read_details(comparison_id: str, plan: Plan, parts: RecordParts) -> Details:
     stops = _read(parts, comparison_id, StopRecord)
     traces = _read(parts, comparison_id, TreatmentRecord).values()
     asked = _read(parts, comparison_id, QuestionsRecord).values()
-    timings = None
+    timings, advice = None, None
     if plan.latency is not None:
         timed: dict[int, LaunchRecord | BlockRecord] = {**launches, **_read(parts, comparison_id, BlockRecord)}
         timings = timings_of(_in_order(timed), plan.latency)
+        current = Records(records=tuple(_in_order(timed))).current_blocks()
+        advice = block_advice(current, stops.values(), plan.latency)
     ends: dict[int, LaunchRecord | StopRecord] = {**launches, **stops}
     return Details(
         timings=timings,
+        blocks=advice,
         kernels=tuple(kernel_counts(traces)),
         launches=tuple(launched(_in_order(ends))),
         provenance=provenance_of(_in_order(launches)),

@@ -15,11 +15,13 @@ from equipoise_evals.model import (
     Plan,
     QuestionsRecord,
     Role,
+    SpentRecord,
     Verdict,
 )
 from equipoise_service.errors import NotFinished
 from equipoise_service.report.outputs import Outputs, outputs_of
 from equipoise_service.report.provenance import Provenance, provenance_of
+from equipoise_service.report.spending import Spending, spending_of
 from equipoise_service.report.warnings import attached_warnings, warnings_of
 from equipoise_service.store import RecordParts, Stored
 
@@ -49,6 +51,7 @@ class Report(Frozen):
         warnings: What a reader should know before believing it, one sentence each.
         provenance: Packages of both arms' engines; None where they were not recorded.
         outputs: Passes and their outputs compared; None without an accuracy half.
+        spending: Where the time went, as far as it was recorded.
     """
 
     schema_version: Literal[1] = 1
@@ -63,6 +66,7 @@ class Report(Frozen):
     warnings: tuple[str, ...] = ()
     outputs: Outputs | None = None
     provenance: Provenance | None = None
+    spending: Spending = Spending(stage_s={}, starts=())
 
 
 def build_report(stored: Stored, parts: RecordParts) -> Report:
@@ -92,6 +96,9 @@ def report_of(stored: Stored, plan: Plan, verdict: Verdict, parts: RecordParts) 
         warnings=(*warnings_of(verdict, outputs), *attached_warnings(launches)),
         outputs=outputs,
         provenance=provenance_of(launches),
+        spending=spending_of(
+            [SpentRecord.model_validate_json(part.payload) for part in parts.parts(stored.id, "spent")], launches
+        ),
     )
 
 

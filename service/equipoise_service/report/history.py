@@ -112,8 +112,12 @@ def noise_of(store: Store) -> list[Noise]:
 
 
 def pooled_sd(contrasts: Iterable[LatencyContrast]) -> float | None:
-    """Root of the mean variance between launch pairs, weighted by degrees of freedom; None without any."""
-    known = [(one.pairs - 1, one.launch_sd) for one in contrasts if one.launch_sd is not None and one.pairs > 1]
+    """Root of the mean variance between launch pairs, weighted by degrees of freedom; None without any.
+
+    Runs in which two pairs make one unit say nothing of the spread between pairs.
+    """
+    single = [one for one in contrasts if one.pairs_per_unit == 1]
+    known = [(one.pairs - 1, one.launch_sd) for one in single if one.launch_sd is not None and one.pairs > 1]
     freedom = sum(df for df, _ in known)
     return math.sqrt(sum(df * sd**2 for df, sd in known) / freedom) if freedom else None
 

@@ -167,6 +167,8 @@ def _setup(report: Report) -> Iterator[str]:
         yield f"* {_packages(report.provenance)}"
     cost = report.verdict.cost
     yield f"* cost: {cost.launch_pairs} launch pairs, {cost.device_seconds:.0f} s on the device"
+    if report.spending.stage_s:
+        yield f"* time: {report.spending.sentence}"
 
 
 def _packages(provenance: Provenance) -> str:

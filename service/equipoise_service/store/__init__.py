@@ -9,6 +9,7 @@ from typing import NamedTuple, Self
 from equipoise_service.store.comparisons import Comparisons, NewComparison, Stored
 from equipoise_service.store.database import Database, open_database
 from equipoise_service.store.events import Event, Events
+from equipoise_service.store.fence import Holder, LeaseLost
 from equipoise_service.store.lists import UNJUDGED, Facets, ListFilter, Page, Sort, Summary
 from equipoise_service.store.records import RecordParts, StoredRecorder
 from equipoise_service.store.status import FINAL, InvalidTransition, Status
@@ -25,8 +26,10 @@ __all__ = [
     "Event",
     "Events",
     "Facets",
+    "Holder",
     "InvalidTransition",
     "Lease",
+    "LeaseLost",
     "ListFilter",
     "NewComparison",
     "Page",

@@ -9,6 +9,7 @@ from sqlalchemy.exc import IntegrityError
 
 from equipoise_service.store.database import Database
 from equipoise_service.store.events import add_event
+from equipoise_service.store.fence import Holder, require_lease
 from equipoise_service.store.lists import (
     Facets,
     ListFilter,
@@ -22,10 +23,11 @@ from equipoise_service.store.lists import (
 from equipoise_service.store.status import ACTIVE, FINAL, InvalidTransition, Status
 from equipoise_service.store.tables import comparisons
 from equipoise_service.store.transitions import Lease, StoredError, begin, status_of, transition
+from equipoise_service.store.turns import next_in_turn
 
 
 class NewComparison(NamedTuple):
-    """What is stored when a comparison is accepted. Texts are JSON."""
+    """What is stored when a comparison is accepted. Texts are JSON, but for ``submitter``: the id of a token, or ''."""
 
     id: str
     model: str
@@ -34,6 +36,7 @@ class NewComparison(NamedTuple):
     plan: str
     idempotency_key: str | None = None
     priority: int = 0
+    submitter: str = ""
 
 
 class Stored(NamedTuple):
@@ -155,14 +158,17 @@ class Comparisons:
         return found
 
     def claim(self, lease: Lease) -> Stored | None:
-        """Begin the queued comparison of the highest priority, among equals the oldest; None if none is queued."""
+        """Begin the queued comparison whose turn it is (see ``turns``); None if none is queued."""
         query = select(comparisons.c.id).where(comparisons.c.status == Status.QUEUED)
-        query = query.order_by(comparisons.c.priority.desc(), comparisons.c.id).limit(1)
         with self._database.read() as connection:
-            if connection.scalar(query) is None:
+            if connection.scalar(query.limit(1)) is None:
                 return None  # a write, of nothing too, would ring the bell on which an idle worker waits
         with self._database.write() as connection:
-            first = connection.scalar(query.with_for_update())
+            # What another process is just claiming is passed over: on PostgreSQL no claim waits for another.
+            free = query.with_for_update(skip_locked=True)
+            first = connection.scalar(free.where(comparisons.c.id == next_in_turn(connection)))
+            if first is None:
+                first = connection.scalar(free.order_by(comparisons.c.priority.desc(), comparisons.c.id).limit(1))
             if first is None:
                 return None
             begin(connection, first, lease)
@@ -215,9 +221,9 @@ class Comparisons:
             self._tell(orphan.id)
         return True
 
-    def release(self, comparison_id: str, reason: str) -> None:
+    def release(self, comparison_id: str, reason: str, owner: Holder | None = None) -> None:
         """Running or judging becomes queued again: its worker has to let go, and the next one goes on from there."""
-        self._move(comparison_id, Status.QUEUED, why=reason)
+        self._move(comparison_id, Status.QUEUED, owner, why=reason)
 
     def page(self, chosen: ListFilter, limit: int, before: str | None = None, sort: Sort = "newest") -> Page:
         """Comparisons, newest first unless asked otherwise.
@@ -236,30 +242,33 @@ class Comparisons:
         with self._database.read() as connection:
             return read_facets(connection)
 
-    def judge(self, comparison_id: str) -> None:
-        """Running becomes judging."""
-        self._move(comparison_id, Status.JUDGING)
+    # With an ``owner`` each of the following raises LeaseLost unless the comparison is that worker's.
 
-    def succeed(self, comparison_id: str, verdict: str, word: str) -> None:
+    def judge(self, comparison_id: str, owner: Holder | None = None) -> None:
+        """Running becomes judging."""
+        self._move(comparison_id, Status.JUDGING, owner)
+
+    def succeed(self, comparison_id: str, verdict: str, word: str, owner: Holder | None = None) -> None:
         """Judging becomes succeeded; ``verdict`` is its canonical JSON and ``word`` its overall word."""
         with self._database.write() as connection:
+            require_lease(connection, comparison_id, owner)
             shown = verdict_columns(connection, comparison_id, verdict)
             transition(connection, comparison_id, Status.SUCCEEDED, verdict=verdict, verdict_word=word, **shown)
         self._tell(comparison_id)
 
-    def fail(self, comparison_id: str, error: StoredError) -> None:
+    def fail(self, comparison_id: str, error: StoredError, owner: Holder | None = None) -> None:
         """Running or judging becomes failed."""
-        self._move(comparison_id, Status.FAILED, error=error.model_dump_json())
+        self._move(comparison_id, Status.FAILED, owner, error=error.model_dump_json())
 
-    def cancel(self, comparison_id: str, reason: str) -> None:
+    def cancel(self, comparison_id: str, reason: str, owner: Holder | None = None) -> None:
         """Queued, running or judging becomes cancelled."""
         error = StoredError(stage="cancel", reason=reason)
-        self._move(comparison_id, Status.CANCELLED, error=error.model_dump_json())
+        self._move(comparison_id, Status.CANCELLED, owner, error=error.model_dump_json())
 
-    def interrupt(self, comparison_id: str, reason: str) -> None:
+    def interrupt(self, comparison_id: str, reason: str, owner: Holder | None = None) -> None:
         """Running or judging becomes interrupted."""
         error = StoredError(stage="interrupt", reason=reason)
-        self._move(comparison_id, Status.INTERRUPTED, error=error.model_dump_json())
+        self._move(comparison_id, Status.INTERRUPTED, owner, error=error.model_dump_json())
 
     def resume(self, comparison_id: str) -> None:
         """Failed, cancelled or interrupted becomes queued again; its records stay and are gone on with."""
@@ -270,10 +279,11 @@ class Comparisons:
             transition(connection, comparison_id, Status.QUEUED, error=None, finished_at=None, attempt=0)
 
     def _move(
-        self, comparison_id: str, wanted: Status, why: str | None = None, **values: datetime | str | None
+        self, comparison_id: str, wanted: Status, owner: Holder | None, why: str | None = None, **values: str | None
     ) -> None:
         """One transition: the row and the event that tells of it, in one transaction."""
         with self._database.write() as connection:
+            require_lease(connection, comparison_id, owner)
             transition(connection, comparison_id, wanted, why, **values)
         if wanted in FINAL:
             self._tell(comparison_id)

@@ -1,5 +1,10 @@
-"""One database, opened by its URL and brought to the newest schema: readers in parallel, one writer at a time."""
+"""One database, opened by its URL and brought to the newest schema.
 
+SQLite has one writer at a time, over all processes. PostgreSQL has one in each process, and writes of several processes
+meet at the comparison that they are about: whatever adds to one or moves it locks its row first.
+"""
+
+import logging
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -11,15 +16,23 @@ from alembic.config import Config
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from equipoise_service.errors import StorageUnavailable
 
+log = logging.getLogger(__name__)
+
 BUSY_TIMEOUT_S = 2.0
 """How long a statement waits for another process's lock, and a writer for the other writers of this one. The worker
 writes in the event loop, so this is also how long a locked database can hold everything else up."""
+MIGRATION_S = 600
+"""How long a process waits on PostgreSQL for another one that migrates the database."""
+MIGRATION_LOCK = 0x6571_7569_706F_6973
+"""An advisory lock's number, "equipois" in ASCII: whoever else uses the same PostgreSQL database has another."""
+READ_ONLY = "25006"
+"""PostgreSQL's code for a write that a standby refuses."""
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 
@@ -30,6 +43,11 @@ class Database:
         self.engine = engine
         self._writer = threading.Lock()
         self._listeners: list[Callable[[], None]] = []
+
+    @property
+    def shared(self) -> bool:
+        """Whether services on other machines may work with it too, whose writes nobody here is told of."""
+        return self.engine.dialect.name != "sqlite"
 
     def listen(self, listener: Callable[[], None]) -> None:
         """Call ``listener`` after every commit of this process, in the thread that wrote."""
@@ -42,12 +60,14 @@ class Database:
         Raises:
             StorageUnavailable: The database cannot be read now.
         """
-        with _available(), self.engine.connect() as connection:
-            yield connection
+        with _available(), self.engine.connect() as plain:
+            yield plain.execution_options(isolation_level="REPEATABLE READ") if self.shared else plain
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """A connection that has the write lock from its first statement; commits on leaving, rolls back on an error.
+        """A connection for one transaction; commits on leaving, rolls back on an error.
+
+        On SQLite it has the write lock from its first statement.
 
         Raises:
             StorageUnavailable: The database is locked, full or cannot be reached; nothing was written.
@@ -78,26 +98,43 @@ def _available() -> Iterator[None]:
     try:
         yield
     except OperationalError as error:
-        # The driver's own words: "database is locked", "database or disk is full", "disk I/O error", ...
-        raise StorageUnavailable(str(error.orig)) from error
+        raise StorageUnavailable(_words(error)) from error
+    except DBAPIError as error:
+        # A connection that broke, or a server that became another one's standby, is not a defect of ours.
+        if error.connection_invalidated or getattr(error.orig, "sqlstate", None) == READ_ONLY:
+            raise StorageUnavailable(_words(error)) from error
+        raise
     except PoolTimeout as error:
         raise StorageUnavailable("all connections to it are busy") from error
+
+
+def _words(error: DBAPIError) -> str:
+    """The driver's own: "database is locked", "database or disk is full", "canceling statement due to lock timeout"."""
+    if not isinstance(error.orig, sqlite3.Error) and getattr(error.orig, "sqlstate", None) is None:
+        # Nothing that a server said. The driver names host and user, which are the operator's to know.
+        log.warning("the database cannot be reached: %s", " ".join(str(error.orig).split()))
+        return "it cannot be reached"
+    return str(error.orig).splitlines()[0]
 
 
 def open_database(url: str, *, migrated: bool = True) -> Database:
     """Open the database, creating its folder and migrating it to the newest schema.
 
     Args:
-        url: SQLAlchemy URL. A SQLite file gets WAL, foreign keys and a busy timeout.
+        url: SQLAlchemy URL. A SQLite file gets WAL, foreign keys and a busy timeout, PostgreSQL the same timeout.
         migrated: False leaves the schema as it is, for who only looks.
     """
     parsed = make_url(url)
     if parsed.get_backend_name() == "sqlite" and parsed.database:
         Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
-    engine = create_engine(parsed)
-    if engine.dialect.name == "sqlite":
+    if parsed.get_backend_name() == "sqlite":
+        engine = create_engine(parsed)
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
+    else:
+        from equipoise_service.store.postgresql import engine_of  # noqa: PLC0415 - its driver is an extra
+
+        engine = engine_of(parsed, BUSY_TIMEOUT_S)
     database = Database(engine)
     if migrated:
         migrate(database)
@@ -109,6 +146,9 @@ def migrate(database: Database, revision: str = "head") -> None:
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     with database.write() as connection:
+        if database.shared:  # of services that start together, one migrates and the others find it done
+            connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{MIGRATION_S}s'")
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({MIGRATION_LOCK})")
         config.attributes["connection"] = connection
         alembic.command.upgrade(config, revision)
 

@@ -10,6 +10,7 @@ from pydantic import JsonValue, TypeAdapter
 from sqlalchemy import Connection, func, insert, select
 
 from equipoise_service.store.database import Database
+from equipoise_service.store.fence import Holder, require_lease
 from equipoise_service.store.tables import events
 
 Payload = dict[str, JsonValue]
@@ -26,7 +27,7 @@ class Event(NamedTuple):
 
 
 def add_event(connection: Connection, comparison_id: str, kind: str, payload: Payload) -> int:
-    """Append one event inside a transaction of the caller's and return its number."""
+    """Append one event inside a transaction of the caller's that has locked the comparison; return its number."""
     last = connection.scalar(select(func.max(events.c.seq)).where(events.c.comparison_id == comparison_id))
     seq = (last or 0) + 1
     connection.execute(
@@ -47,9 +48,14 @@ class Events:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def append(self, comparison_id: str, kind: str, payload: Payload) -> int:
-        """Append one event durably and return its number."""
+    def append(self, comparison_id: str, kind: str, payload: Payload, owner: Holder | None = None) -> int:
+        """Append one event durably and return its number.
+
+        Raises:
+            LeaseLost: The comparison is no longer ``owner``'s, where one is named.
+        """
         with self._database.write() as connection:
+            require_lease(connection, comparison_id, owner)
             return add_event(connection, comparison_id, kind, payload)
 
     def after(self, comparison_id: str, seq: int, limit: int = 500) -> list[Event]:

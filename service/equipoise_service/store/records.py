@@ -18,6 +18,7 @@ from equipoise_evals.model import AnswerRecord, PassRecord, Record, Records
 from equipoise_service.errors import StorageUnavailable
 from equipoise_service.store.background import Background
 from equipoise_service.store.database import BUSY_TIMEOUT_S, Database
+from equipoise_service.store.fence import Holder, require_lease
 from equipoise_service.store.tables import record_parts
 
 COMPRESSED_KINDS = frozenset({"block", "pass"})
@@ -47,9 +48,14 @@ class RecordParts:
         """Append one record durably and return its number, from 1."""
         return self.append_all(comparison_id, [record])
 
-    def append_all(self, comparison_id: str, records: Sequence[Record]) -> int:
-        """Append records durably, all or none, and return the last one's number; passes take their answers' place."""
+    def append_all(self, comparison_id: str, records: Sequence[Record], owner: Holder | None = None) -> int:
+        """Append records durably, all or none, and return the last one's number; passes take their answers' place.
+
+        Raises:
+            LeaseLost: The comparison is no longer ``owner``'s, where one is named.
+        """
         with self._database.write() as connection:
+            require_lease(connection, comparison_id, owner)
             seq = _insert(connection, comparison_id, records)
             for record in records:
                 if isinstance(record, PassRecord):
@@ -128,12 +134,17 @@ class StoredRecorder:
     come, and a commit that waits for the disk takes milliseconds. The same thread takes over whatever cannot be written
     at once because the database is locked or the disk is full, and tries until it can: engines that hold a GPU do not
     wait for it, and no measurement is lost to it. ``flush`` waits until everything is down.
+
+    With an ``owner``, nothing is written once the comparison is no longer that worker's, and ``LeaseLost`` says so.
     """
 
-    def __init__(self, parts: RecordParts, comparison_id: str, patience_s: float = 600.0) -> None:
+    def __init__(
+        self, parts: RecordParts, comparison_id: str, patience_s: float = 600.0, owner: Holder | None = None
+    ) -> None:
         self._parts = parts
         self._comparison_id = comparison_id
         self._patience_s = patience_s
+        self._owner = owner
         self._appended = list(parts.load(comparison_id).records)
         self._background = Background("records")
         self._waiting: list[Record] = []
@@ -164,7 +175,7 @@ class StoredRecorder:
             return False
         self._late = False
         try:
-            self._parts.append(self._comparison_id, record)
+            self._parts.append_all(self._comparison_id, [record], self._owner)
         except StorageUnavailable as unavailable:
             log.warning("comparison %s: %s; it is written once it can be", self._comparison_id, unavailable.detail)
             self._late = True
@@ -186,7 +197,7 @@ class StoredRecorder:
         began_s = time.monotonic()
         while True:
             try:
-                self._parts.append_all(self._comparison_id, records)
+                self._parts.append_all(self._comparison_id, records, self._owner)
             except StorageUnavailable:
                 if time.monotonic() - began_s >= self._patience_s:
                     raise

@@ -80,6 +80,7 @@ comparisons = Table(
     Column("lease_until", UtcDateTime),
     Column("heartbeat_at", UtcDateTime),
     Column("deadline_at", UtcDateTime),
+    Column("submitter", Text, nullable=False, server_default=text("''")),
     # What a list shows, so that it need not read plans and verdicts.
     Column("model_name", Text, nullable=False, server_default=text("''")),
     Column("preset", String(80), nullable=False, server_default=text("''")),
@@ -96,6 +97,7 @@ comparisons = Table(
     Index(None, "machine", "id"),
     Index(None, "effect", "id"),
     Index(None, "status", "priority", "id"),
+    Index(None, "submitter", "started_at"),
     Index(None, "model", "id"),
     Index(None, "model_name", "id"),
     Index(None, "request_sha256"),

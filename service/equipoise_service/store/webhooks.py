@@ -4,7 +4,7 @@ A secret is kept as it is, since every delivery is signed with it; the data fold
 """
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, delete, insert, select, update
@@ -14,6 +14,8 @@ from equipoise_service.store.database import Database
 from equipoise_service.store.tables import comparisons, deliveries, webhooks
 
 LARGEST_BATCH = 50
+HOLD_S = 60.0
+"""Longer than one attempt takes; a message of a service that dies over it goes out again after that."""
 
 
 class Webhook(NamedTuple):
@@ -104,9 +106,24 @@ class Webhooks:
         found = self._deliveries(deliveries.c.webhook_id == webhook_id, newest=True)
         return found[0] if found else None
 
-    def due(self, now: datetime) -> list[Delivery]:
-        """Messages whose time has come, those that wait longest first, and not more than can be sent in a while."""
-        return self._deliveries(deliveries.c.next_at <= now)
+    def take_due(self, now: datetime) -> list[Delivery]:
+        """Messages whose time has come, those that wait longest first, and not more than can be sent in a while.
+
+        They are the caller's to send for ``HOLD_S``: no other service that shares the database gets them meanwhile.
+        """
+        ready = deliveries.c.next_at <= now
+        if not self._deliveries(ready):
+            return []  # a write, of nothing too, rings the bell
+        oldest = select(deliveries.c.id).where(ready).order_by(deliveries.c.next_at).limit(LARGEST_BATCH)
+        with self._database.write() as connection:
+            ids = connection.scalars(oldest.with_for_update(skip_locked=True)).all()
+            held_until = now + timedelta(seconds=HOLD_S)
+            connection.execute(update(deliveries).where(deliveries.c.id.in_(ids)).values(next_at=held_until))
+        return self._deliveries(deliveries.c.id.in_(ids))
+
+    def let_go(self, delivery_id: str) -> None:
+        """It was taken and not sent; whoever comes next sends it."""
+        self._change(delivery_id, next_at=datetime.now(UTC))
 
     def next_at(self) -> datetime | None:
         """When the next message is due; None if none waits."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from sqlalchemy import select
 from starlette.types import Message
 
 from equipoise_service.access.door import Door
@@ -20,6 +21,7 @@ from equipoise_service.cli import main
 from equipoise_service.errors import BodyTooLarge, NoTokens
 from equipoise_service.settings import Settings
 from equipoise_service.store import Store
+from equipoise_service.store.tables import comparisons
 from tests.contract.service.test_http import problem
 from tests.integration.service.conftest import LATENCY_ONLY, Running, Start, running_over
 
@@ -126,6 +128,7 @@ async def test_where_nobody_is_asked_nobody_leaves_a_token_behind(shared: Runnin
     assert (await shared.client.get("/tokens")).json()["items"] == []
 
 
+@pytest.mark.sqlite
 async def test_tokens_are_digests_in_the_database(settings: Settings) -> None:
     async with entered(guarded(settings)) as (running, shown):
         await running.client.get("/comparisons", headers=shown[READ])
@@ -135,6 +138,18 @@ async def test_tokens_are_digests_in_the_database(settings: Settings) -> None:
         assert text.encode() not in kept
         assert text.split("_", 2)[2].encode() not in kept
         assert hashlib.sha256(text.encode()).hexdigest().encode() in kept
+
+
+async def test_a_comparison_is_its_tokens(settings: Settings) -> None:
+    async with entered(guarded(settings)) as (running, shown):
+        for scope in (SUBMIT, ADMIN):
+            answer = await running.client.post("/compare", json=LATENCY_ONLY, headers=shown[scope])
+            assert answer.status_code == 202
+    store = Store.open(settings.url_of_database)
+    with store.database.read() as reading:
+        submitters = list(reading.scalars(select(comparisons.c.submitter).order_by(comparisons.c.id)))
+    store.database.close()
+    assert submitters == [shown[scope]["Authorization"].split("_")[1] for scope in (SUBMIT, ADMIN)]
 
 
 async def test_changes_are_logged_with_the_tokens_id_alone(

@@ -2,12 +2,14 @@
 
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
 from equipoise_service.engines import SGLangLauncher
+from equipoise_service.engines.environment import Device
 from equipoise_service.engines.ports import EnginePorts, PortChooser, is_free
 from tests.fakes.launching import QUICK, ListRecorder, simulated_environment
 
@@ -47,9 +49,10 @@ class LauncherOf:
         self.ports = RememberedPorts()
         self.limits = QUICK
 
-    def __call__(self, **knobs: object) -> SGLangLauncher:
-        """A launcher."""
-        launcher = SGLangLauncher({"default": simulated_environment(knobs)}, self.recorder, self.work_dir, self.limits)
+    def __call__(self, device: Device = "simulated", **knobs: object) -> SGLangLauncher:
+        """A launcher of simulated engines, which it takes to be on ``device``."""
+        environment = replace(simulated_environment(knobs), device=device)
+        launcher = SGLangLauncher({"default": environment}, self.recorder, self.work_dir, self.limits)
         launcher.ports = self.ports
         return launcher
 

@@ -1,9 +1,13 @@
 """The real launcher drives simulated engines as real processes: normal pairs, from start to nothing left."""
 
+from datetime import datetime, timedelta
+from pathlib import Path
+
 import pytest
 
 from equipoise_evals.model import SamplingPlan
 from equipoise_evals.model.records import StopRecord
+from equipoise_evals.ports import EngineFault
 from tests.fakes.launching import ListRecorder, latency_plan
 from tests.integration.engines.conftest import LauncherOf
 
@@ -39,6 +43,37 @@ async def test_a_pair_starts_in_order_measures_and_leaves_nothing(
     stops = [record for record in recorder.kept if isinstance(record, StopRecord)]
     assert sorted(stop.role for stop in stops) == ["A", "B"]
     assert all(stop.clean and stop.held_s > 0 for stop in stops)
+
+
+async def test_on_a_gpu_the_second_engine_imports_beside_the_first_and_waits_for_its_memory(
+    launcher_of: LauncherOf, recorder: ListRecorder
+) -> None:
+    """Simulated engines stop at the gate as the plugin does, and then say that they have their memory."""
+    launcher = launcher_of("cuda")
+
+    async with launcher.launch_pair(latency_plan(), 1, ("B", "A")) as engines:
+        launches = {role: await engine.attest() for role, engine in engines.items()}
+
+    assert list(engines) == ["B", "A"]
+    assert launches["B"].started_first
+    gates = {role: Path(launch.environment["EQUIPOISE_START_GATE"]) for role, launch in launches.items()}
+    assert gates["B"].is_dir()  # its own folder: it waits for nothing
+    assert gates["A"].is_file()
+    assert all({"spawn", "gate", "kv_pool"} <= set(launch.stage_s) for launch in launches.values())
+    spawned = {role: datetime.fromisoformat(launch.started_at) for role, launch in launches.items()}
+    first_ready = spawned["B"] + timedelta(seconds=launches["B"].stage_s["spawn_to_ready"])
+    assert spawned["B"] <= spawned["A"] < first_ready
+    assert [stop.clean for stop in recorder.kept if isinstance(stop, StopRecord)] == [True, True]
+
+
+async def test_a_first_engine_that_dies_takes_the_waiting_second_with_it(
+    launcher_of: LauncherOf, recorder: ListRecorder
+) -> None:
+    launcher = launcher_of("cuda", failures=[{"kind": "crash_at_start", "role": "A"}])
+    with pytest.raises(EngineFault, match="stage start"):
+        async with launcher.launch_pair(latency_plan(), 1, ("A", "B")):
+            pass
+    assert all(stop.clean for stop in recorder.kept if isinstance(stop, StopRecord))
 
 
 async def test_a_trace_that_was_begun_too_late_gets_decode_steps_all_the_same(launcher_of: LauncherOf) -> None:

@@ -109,7 +109,7 @@ class FakeLauncher:
         self.alive = self.pairs = 0
 
     @asynccontextmanager
-    async def launch_pair(self, plan: Plan, pair: int, order: tuple[Role, Role]) -> AsyncIterator[dict[Role, Engine]]:
+    async def launch_pair(self, plan: Plan, pair: int, order: tuple[Role, ...]) -> AsyncIterator[dict[Role, Engine]]:
         """Both engines, gone after the context."""
         engines: dict[Role, Engine] = {role: FakeEngine(role, plan.arms.of(role), pair, self.hook) for role in order}
         self.alive += 2

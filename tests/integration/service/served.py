@@ -15,6 +15,7 @@ import httpx
 from equipoise_service.folder import holder_of
 from equipoise_service.settings import Settings
 from tests.fakes.launching import ROOT
+from tests.support import postgres
 
 PATIENCE_S = 120
 """Against hanging only: what is asserted are states, and a busy machine may take its time to reach them."""
@@ -33,6 +34,7 @@ def served(settings: Settings, log: IO[bytes] | None = None, **variables: str) -
     environment = {
         "PATH": os.environ["PATH"], "EQUIPOISE_DATA": str(settings.data), "EQUIPOISE_CACHE": str(settings.cache),
         "EQUIPOISE_DEVICE": "simulated", "EQUIPOISE_PORT": "0", "EQUIPOISE_ENGINE_MODULE": "tests.fakes.none",
+        **postgres.variables_for(settings.data),
     }  # fmt: skip
     command = [sys.executable, "-m", "equipoise_service", "serve"]
     with subprocess.Popen(command, env=environment | variables, stderr=log) as process:
@@ -65,6 +67,7 @@ def variables_of(folder: Path, **knobs: object) -> dict[str, str]:
         "EQUIPOISE_PLUGIN_PATH": str(ROOT),
         "EQUIPOISE_ENGINE_VARIABLES": json.dumps({"EQUIPOISE_SIM": json.dumps(knobs)}),
         "EQUIPOISE_PORT": "0",
+        **postgres.variables_for(folder / "data"),
     }
 
 
@@ -73,22 +76,21 @@ def clean_environment() -> dict[str, str]:
 
 
 class Serving:
-    """``equipoise serve`` as a process of its own."""
+    """``equipoise serve`` as a process of its own, over simulated engines unless the variables say all."""
 
-    def __init__(self, tmp_path: Path, variables: dict[str, str]) -> None:
+    def __init__(
+        self, tmp_path: Path, variables: dict[str, str], program: str = "equipoise_service", *, simulated: bool = True
+    ) -> None:
         self._folder = tmp_path
-        self._environment = {
-            **clean_environment(),
-            **variables_of(tmp_path),
-            **variables,
-        }
+        self._program = program
+        self._environment = clean_environment() | (variables_of(tmp_path) if simulated else {}) | variables
         self.process: subprocess.Popen[bytes] | None = None
         self.url = ""
 
     def __enter__(self) -> "Serving":
         log = (self._folder / "serve.log").open("ab")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "equipoise_service", "serve"], env=self._environment, stdout=log, stderr=log
+            [sys.executable, "-m", self._program, "serve"], env=self._environment, stdout=log, stderr=log
         )
         log.close()
         try:

@@ -15,6 +15,8 @@ from tests.support import records as make
 
 ID = "01890000-0000-7000-8000-000000000000"
 
+pytestmark = pytest.mark.sqlite
+
 
 def a_store(path: Path) -> Store:
     store = Store.open(f"sqlite:///{path}")

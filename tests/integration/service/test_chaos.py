@@ -166,7 +166,7 @@ def require_measured_once(store: Store, comparison_id: str, plan_text: str, verd
         assert plan.latency is not None
         assert count == len(list(planned_blocks(plan.latency, pair)))
     word = json.loads(verdict)["overall"]["word"]
-    assert word in {"ship", "neutral", "block", "inconclusive", "invalid"}
+    assert word in {"ship", "neutral", "block", "inconclusive", "invalid", "treatment_inactive"}
 
 
 def require_nothing_left(folder: Path) -> None:

@@ -216,7 +216,7 @@ def test_an_engine_that_does_not_start_is_an_error_with_its_log(
         (["plan", "--margin-latency", "200%"], "such as 0.5%"),
         (["judge"], "Missing argument"),
         (["nonsense"], "No such command"),
-        (["report", "x"], "no database"),
+        pytest.param(["report", "x"], "no database", marks=pytest.mark.sqlite),
         (["report", "x", "--url", "127.0.0.1:9"], "such as http://"),
         (["report", "--url", "http://x:y"], "no address"),
         (["judge", "x"], "neither a file nor the id"),

@@ -5,16 +5,15 @@ import io
 import json
 import lzma
 import shutil
-import sqlite3
 import tarfile
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from sqlalchemy import update
 
 from equipoise_evals.judge import canonical_json
 from equipoise_service.cli import main
@@ -23,7 +22,8 @@ from equipoise_service.exchange.importing import import_export
 from equipoise_service.interchange import RecordsDocument, texts_of
 from equipoise_service.report import MEDIA_TYPES, report_text
 from equipoise_service.store import Lease, ListFilter, NewComparison, Store
-from tests.integration.service.stored_database import DATABASES
+from equipoise_service.store.tables import comparisons
+from tests.integration.service.stored_database import restore
 from tests.support import stored as keep
 from tests.support.worlds import every_word
 
@@ -49,9 +49,7 @@ def here(tmp_path: Path) -> dict[str, str]:
     """Ids by model of the stored database in ``here``, with engine logs of one comparison."""
     folder = tmp_path / "here"
     folder.mkdir()
-    with closing(sqlite3.connect(folder / "equipoise.db")) as connection:
-        connection.executescript((DATABASES / "0001.sql").read_text())
-        ids = {str(model): str(one) for model, one in connection.execute("SELECT model, id FROM comparisons")}
+    ids = {str(one["model"]): str(one["id"]) for one in restore("0001", folder / "equipoise.db")}
     logs = folder / "engines" / ids["failed"] / "pair-001-B-1-0"
     logs.mkdir(parents=True)
     (logs / "engine.log").write_bytes(b"first\xff\nlast words\n")
@@ -264,9 +262,10 @@ def test_files_that_agree_with_a_forged_manifest_must_still_be_a_comparison(
 def test_another_comparison_of_the_same_id_is_refused(
     tmp_path: Path, here: dict[str, str], export: Path, command: In, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with closing(sqlite3.connect(tmp_path / "here" / "equipoise.db")) as connection:
-        connection.execute("UPDATE comparisons SET model = 'other' WHERE id = ?", (here["failed"],))
-        connection.commit()
+    store = opened(tmp_path / "here")
+    with store.database.write() as connection:
+        connection.execute(update(comparisons).where(comparisons.c.id == here["failed"]).values(model="other"))
+    store.database.close()
     before = everything(tmp_path / "here")
     assert command("here", "import", str(export)) == 64
     assert f"{here['failed']} is here already, and it differs" in capsys.readouterr().err
@@ -332,7 +331,6 @@ def test_only_what_has_ended_and_only_to_a_new_place(
     assert command("here", "export", str(export)) == 64
     assert "never takes the place of anything" in capsys.readouterr().err
     assert command("here", "export", str(tmp_path / "no" / "q")) == 64
-    assert command("none", "export", str(tmp_path / "q")) == 64
     assert command("here", "export", str(tmp_path / "two"), here["failed"], here["succeeded"], here["failed"]) == 0
     both = sorted([here["failed"], here["succeeded"]])
     assert json.loads((tmp_path / "two" / MANIFEST).read_text())["comparisons"] == both
@@ -399,3 +397,8 @@ def test_every_format_of_a_report_is_exported(tmp_path: Path, command: In) -> No
     for ending in MEDIA_TYPES:
         assert (written / f"report.{ending}").read_bytes().decode() == report_text(ending, stored, store.records)
     store.database.close()
+
+
+@pytest.mark.sqlite
+def test_where_there_is_no_database_there_is_nothing_to_export(tmp_path: Path, command: In) -> None:
+    assert command("none", "export", str(tmp_path / "q")) == 64

@@ -13,12 +13,12 @@ from equipoise_service.api.health import readyz
 from equipoise_service.errors import StorageUnavailable
 from equipoise_service.interchange import RecordsDocument
 from equipoise_service.machine import Machine
+from equipoise_service.measuring import Tools
 from equipoise_service.requests import CompareRequest
 from equipoise_service.resolve import resolve
 from equipoise_service.service import running as serving
 from equipoise_service.settings import Settings
 from equipoise_service.store import Database, NewComparison, Store
-from equipoise_service.worker import Tools
 from tests.integration.service.conftest import LATENCY_ONLY, Start
 from tests.integration.service.fake import Call, FakeLauncher
 
@@ -270,7 +270,7 @@ async def test_a_verdict_that_the_stored_records_do_not_give_is_none(
     def another(records: Records, plan: Plan) -> Verdict:
         return judge(Records(records=records.records[:-3]), plan)
 
-    monkeypatch.setattr("equipoise_service.worker.judge", another)
+    monkeypatch.setattr("equipoise_service.measuring.judge", another)
     async with start() as running:
         view = await running.ended(await running.submit())
         assert (view["status"], view["verdict"]) == ("failed", None)

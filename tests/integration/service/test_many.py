@@ -35,7 +35,9 @@ def store(settings: Settings) -> Iterator[Store]:
 
 @pytest.mark.parametrize("query", LISTS)
 def test_a_list_asks_as_few_statements_of_many_as_of_few(settings: Settings, store: Store, query: str) -> None:
-    with TestClient(create_app(settings), base_url="http://127.0.0.1") as client:
+    # Nobody takes what the test itself brings to its end.
+    idle = settings.model_copy(update={"worker": False})
+    with TestClient(create_app(idle), base_url="http://127.0.0.1") as client:
         running = client.app.state.service.store.database.engine  # type: ignore[attr-defined] # FastAPI's
         asked: list[str] = []
         event.listen(running, "after_cursor_execute", lambda *said: asked.append(said[2]))

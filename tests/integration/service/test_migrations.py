@@ -1,6 +1,5 @@
 """A database that any earlier version wrote opens, and everything in it is still there."""
 
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from equipoise_evals.model import Plan, Verdict
 from equipoise_service.requests import CompareRequest
 from equipoise_service.store import ListFilter, Status, Store
 from equipoise_service.store.tables import metadata
-from tests.integration.service.stored_database import DATABASES, revisions
+from tests.integration.service.stored_database import DATABASES, restore, revisions
 
 COUNTS = {
     "record_parts": "SELECT comparison_id, count(*) FROM record_parts GROUP BY 1",
@@ -26,11 +25,11 @@ def test_every_version_has_its_stored_database() -> None:
 @pytest.mark.parametrize("revision", revisions())
 def test_everything_in_a_stored_database_is_kept(tmp_path: Path, revision: str) -> None:
     path = tmp_path / "equipoise.db"
-    with sqlite3.connect(path) as connection:
-        connection.executescript((DATABASES / f"{revision}.sql").read_text())
-        verdicts = dict(connection.execute("SELECT id, verdict FROM comparisons").fetchall())
-        counts = {table: dict(connection.execute(query).fetchall()) for table, query in COUNTS.items()}
-    connection.close()
+    verdicts = {row["id"]: row["verdict"] for row in restore(revision, path)}
+    store = Store.open(f"sqlite:///{path}", migrated=False)
+    with store.database.read() as reading:
+        counts = {table: {row[0]: row[1] for row in reading.exec_driver_sql(query)} for table, query in COUNTS.items()}
+    store.database.close()
 
     store = Store.open(f"sqlite:///{path}")
     lines = store.comparisons.page(ListFilter(), 100).items

@@ -2,15 +2,19 @@
 
 import sqlite3
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlalchemy import ColumnElement, update
 
 from equipoise_service.cli import main
 from equipoise_service.folder import holding
 from equipoise_service.store import ListFilter, Status, Store
 from equipoise_service.store.keeping import ended, remove
-from tests.integration.service.stored_database import DATABASES
+from equipoise_service.store.tables import comparisons
+from tests.integration.service.stored_database import restore
 
 ALL = {"succeeded", "failed", "interrupted", "cancelled", "queued"}
 
@@ -20,17 +24,21 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A data folder with the stored database, and a log of a megabyte beside each comparison."""
     folder = tmp_path / "data"
     folder.mkdir()
-    with closing(sqlite3.connect(folder / "equipoise.db")) as connection:
-        connection.executescript((DATABASES / "0001.sql").read_text())
-        connection.execute("UPDATE comparisons SET finished_at = '2020-01-01 00:00:00' WHERE model = 'failed'")
-        connection.commit()
-        ids = [row[0] for row in connection.execute("SELECT id FROM comparisons")]
+    ids = [one["id"] for one in restore("0001", folder / "equipoise.db")]
+    change(folder, comparisons.c.model == "failed", finished_at=datetime(2020, 1, 1, tzinfo=UTC))
     for comparison_id in ids:
         log = folder / "engines" / comparison_id / "pair-001-A-1-0" / "engine.log"
         log.parent.mkdir(parents=True)
         log.write_bytes(b"x" * 1_000_000)
     monkeypatch.setenv("EQUIPOISE_DATA", str(folder))
     return folder
+
+
+def change(data: Path, which: ColumnElement[bool], **values: Any) -> None:
+    store = Store.open(f"sqlite:///{data / 'equipoise.db'}")
+    with store.database.write() as connection:
+        connection.execute(update(comparisons).where(which).values(**values))
+    store.database.close()
 
 
 def there(data: Path) -> set[str]:
@@ -73,6 +81,7 @@ def test_nothing_goes_until_told_and_then_what_was_said(
     assert there(data) == ALL - goes
 
 
+@pytest.mark.sqlite
 def test_the_file_shrinks_once_no_service_holds_it(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = data / "equipoise.db"
     with closing(sqlite3.connect(file)) as connection:
@@ -97,9 +106,7 @@ def test_the_file_shrinks_once_no_service_holds_it(data: Path, capsys: pytest.Ca
 
 @pytest.mark.parametrize("status", ["running", "judging"])
 def test_what_runs_is_neither_listed_nor_removed(data: Path, capsys: pytest.CaptureFixture[str], status: str) -> None:
-    with closing(sqlite3.connect(data / "equipoise.db")) as connection:
-        connection.execute("UPDATE comparisons SET status = ? WHERE model = 'interrupted'", (status,))
-        connection.commit()
+    change(data, comparisons.c.model == "interrupted", status=status)
     assert main(["prune", "--down-to", "0B", "--apply"]) == 0
     assert "removed 3 of 3" in capsys.readouterr().err
     assert there(data) == {"interrupted", "queued"}
@@ -144,6 +151,7 @@ def test_wrong_use_removes_nothing(
     assert there(data) == ALL
 
 
+@pytest.mark.sqlite
 def test_no_database_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,14 +5,16 @@ import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from sqlalchemy import insert, select, update
 
 from equipoise_service.machine import Machine
+from equipoise_service.measuring import Tools
 from equipoise_service.requests import CompareRequest
 from equipoise_service.resolve import resolve
 from equipoise_service.service import running as serving
 from equipoise_service.settings import Settings
 from equipoise_service.store import NewComparison, Store
-from equipoise_service.worker import Tools
+from equipoise_service.store.tables import comparisons
 from tests.integration.service.conftest import LATENCY_ONLY, Start, running_over
 from tests.integration.service.fake import FakeLauncher
 from tests.integration.service.test_life import Gate
@@ -57,12 +59,9 @@ def leave_running(settings: Settings, comparison_id: str, **columns: object) -> 
     values = {"lease_owner": None, "attempt": 1, "lease_until": None} | columns
     store = Store.open(settings.url_of_database)
     with store.database.write() as connection:
-        connection.exec_driver_sql(
-            "INSERT INTO comparisons (id, status, model, request, plan, created_at, request_sha256, attempt,"
-            " lease_owner, lease_until) SELECT ?, 'running', model, request, plan, created_at, request_sha256, ?, ?, ?"
-            " FROM comparisons WHERE id = ?",
-            (KILLED, values["attempt"], values["lease_owner"], values["lease_until"], comparison_id),
-        )
+        kept = [comparisons.c[name] for name in ("model", "request", "plan", "created_at", "request_sha256")]
+        row = connection.execute(select(*kept).where(comparisons.c.id == comparison_id)).mappings().one()
+        connection.execute(insert(comparisons).values(id=KILLED, status="running", **row, **values))
     store.database.close()
 
 
@@ -83,7 +82,7 @@ async def test_what_another_owner_works_on_is_left_alone(start: Start, settings:
     async with start() as running:
         comparison_id = await running.submit()
         await running.ended(comparison_id)
-    later = (datetime.now(UTC) + timedelta(hours=1)).replace(tzinfo=None).isoformat(" ")
+    later = datetime.now(UTC) + timedelta(hours=1)
     leave_running(settings, comparison_id, lease_owner="there", lease_until=later)
     async with start() as running:
         await running.ended(await running.submit())
@@ -93,7 +92,7 @@ async def test_what_another_owner_works_on_is_left_alone(start: Start, settings:
 async def test_what_an_owner_without_a_heartbeat_left_is_taken_over(start: Start, settings: Settings) -> None:
     async with start() as running:
         await running.ended(comparison_id := await running.submit())
-        earlier = (datetime.now(UTC) - timedelta(seconds=1)).replace(tzinfo=None).isoformat(" ")
+        earlier = datetime.now(UTC) - timedelta(seconds=1)
         leave_running(settings, comparison_id, lease_owner="there", lease_until=earlier)
         # Another write of this service wakes its worker; without one it looks twice a minute.
         await running.ended(await running.submit())
@@ -119,13 +118,30 @@ async def test_a_comparison_that_was_taken_over_ends_its_engines_and_writes_no_e
         )
         await gate.reached.wait()
         with service.store.database.write() as connection:
-            connection.exec_driver_sql("UPDATE comparisons SET lease_owner = 'there'")
+            connection.execute(update(comparisons).values(lease_owner="there"))
         async with asyncio.timeout(20):
             while launchers[0].alive:
                 await asyncio.sleep(0.02)
         stored = service.store.comparisons.get("c")
         assert stored is not None
         assert stored.status == "running"
+
+
+async def test_a_worker_that_hears_late_of_a_takeover_stores_nothing_more(start: Start, settings: Settings) -> None:
+    gate = Gate()
+    async with start(gate) as running:  # its lease is a minute, so no heartbeat tells it in time
+        comparison_id = await running.submit()
+        await gate.reached.wait()
+        store = Store.open(settings.url_of_database)
+        with store.database.write() as connection:
+            connection.execute(update(comparisons).values(lease_owner="there"))
+        before = store.records.load(comparison_id)
+        gate.open.set()
+        next_one = await running.ended(await running.submit())
+        assert (next_one["status"], running.launchers[0].alive) == ("succeeded", 0)
+        assert store.records.load(comparison_id) == before
+        assert (await running.view(comparison_id))["status"] == "running"
+        store.database.close()
 
 
 @pytest.mark.parametrize(

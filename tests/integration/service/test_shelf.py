@@ -305,7 +305,7 @@ async def test_cancelling_at_any_stage_leaves_nothing(
         released.wait(PATIENCE_S)
         return judge(records, plan)
 
-    monkeypatch.setattr("equipoise_service.worker.judge", slowly)
+    monkeypatch.setattr("equipoise_service.measuring.judge", slowly)
     async with shelf.running() as running:
         comparison_id = await running.submit(**SMALL)
         await until_stage(running, comparison_id, stage)

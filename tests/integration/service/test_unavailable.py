@@ -16,6 +16,8 @@ from tests.integration.service.test_life import Gate
 
 Trouble = Callable[[Settings], contextlib.AbstractContextManager[None]]
 
+pytestmark = pytest.mark.sqlite  # test_postgres.py has the same troubles of PostgreSQL
+
 
 @contextlib.contextmanager
 def locked(settings: Settings) -> Iterator[None]:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import pytest
 from aiohttp import web
+from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 from standardwebhooks import Webhook, WebhookVerificationError
 
@@ -19,6 +20,7 @@ from equipoise_service.cli import main
 from equipoise_service.errors import RequestInvalid
 from equipoise_service.settings import Settings
 from equipoise_service.store import Delivery, Store, Webhooks
+from equipoise_service.store.tables import deliveries
 from equipoise_service.webhooks import new_secret, signed_headers, usable_url
 from tests.integration.service.conftest import Running, Start, running_over
 from tests.integration.service.fake import Call, Hook, nothing
@@ -176,7 +178,7 @@ async def test_what_is_owed_survives_a_restart(start: Start, receiver: Receiver,
         await receiver.got(1)
     store = Store.open(settings.url_of_database)
     with store.database.write() as connection:
-        connection.exec_driver_sql("UPDATE deliveries SET next_at = '2000-01-01 00:00:00'")
+        connection.execute(update(deliveries).values(next_at=datetime(2000, 1, 1, tzinfo=UTC)))
     store.database.close()
     receiver.statuses = []
     async with start():
@@ -204,7 +206,7 @@ async def test_a_locked_or_full_database_delays_and_loses_nothing(
 ) -> None:
     monkeypatch.setattr(webhooks, "DATABASE_RETRY_S", 0.05)
     left = ["database is locked", "database or disk is full", "database is locked"]
-    due = Webhooks.due
+    due = Webhooks.take_due
 
     def failing(self: Webhooks, now: datetime) -> list[Delivery]:
         if left:
@@ -213,7 +215,7 @@ async def test_a_locked_or_full_database_delays_and_loses_nothing(
 
     async with start() as running:
         await added(running, receiver.url)
-        monkeypatch.setattr(Webhooks, "due", failing)
+        monkeypatch.setattr(Webhooks, "take_due", failing)
         await running.ended(await running.submit())
         await receiver.got(1)
         assert left == []

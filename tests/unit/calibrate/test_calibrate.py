@@ -34,23 +34,21 @@ def test_two_levels_drift_warm_up_and_spikes_shape_the_steps() -> None:
     plan = latency_plan(steps_per_block=512)
     assert plan.latency is not None
     quiet = {"step_cv": 0.0, "step_ar1": 0.0, "launch_sd": 0.0}
-    blocks = pair_blocks(
-        LatencyWorld.model_validate(quiet | {"level_gap": 0.04}), plan.latency, 1, np.random.default_rng(2)
-    )
+    blocks = pair_blocks(LatencyWorld.model_validate(quiet | {"level_gap": 0.04}), plan, 1, np.random.default_rng(2))
     assert set(np.round(blocks[0].steps.busy_us, 6)) == {4650.0, 4464.0}
-    warm = pair_blocks(LatencyWorld.model_validate(quiet | {"warmup": 0.2}), plan.latency, 1, np.random.default_rng(2))
+    warm = pair_blocks(LatencyWorld.model_validate(quiet | {"warmup": 0.2}), plan, 1, np.random.default_rng(2))
     assert warm[0].steps.busy_us[0] == pytest.approx(1.2 * 4650)
-    drift = pair_blocks(LatencyWorld.model_validate(quiet | {"drift": 0.02}), plan.latency, 1, np.random.default_rng(2))
+    drift = pair_blocks(LatencyWorld.model_validate(quiet | {"drift": 0.02}), plan, 1, np.random.default_rng(2))
     assert drift[-1].steps.busy_us[0] > drift[0].steps.busy_us[0]
     spiky = LatencyWorld.model_validate(quiet | {"spike_share": 0.05, "spike": 0.5})
-    assert max(pair_blocks(spiky, plan.latency, 1, np.random.default_rng(2))[0].steps.busy_us) == 1.5 * 4650
+    assert max(pair_blocks(spiky, plan, 1, np.random.default_rng(2))[0].steps.busy_us) == 1.5 * 4650
 
 
 def test_pairs_measured_one_by_one_and_joined_are_what_all_of_them_measured_together_are() -> None:
     plan, rng = latency_plan(steps_per_block=128), np.random.default_rng(5)
     assert plan.latency is not None
     world = LatencyWorld(level_gap=0.043, level_share_sd=0.15)
-    pairs = [tuple(pair_blocks(world, plan.latency, pair, rng)) for pair in (1, 2, 3)]
+    pairs = [tuple(pair_blocks(world, plan, pair, rng)) for pair in (1, 2, 3)]
     one_by_one = [measure(Records(records=pair), plan) for pair in pairs]
     together = measure(Records(records=sum(pairs, ())), plan)
     assert joined(joined(one_by_one[0], one_by_one[1]), one_by_one[2]) == together

@@ -68,6 +68,7 @@ def test_nvml_is_asked_for_memory_and_processes(monkeypatch: pytest.MonkeyPatch)
 
     class Info:
         used = 3 * GIB
+        total = 140 * GIB
 
     class Process:
         def __init__(self, pid: int, used: int | None) -> None:
@@ -83,6 +84,10 @@ def test_nvml_is_asked_for_memory_and_processes(monkeypatch: pytest.MonkeyPatch)
     for visible in ("", "2,3", "GPU-abc,1"):
         assert NvmlDevice(visible).use() == DeviceUse(3 * GIB, {7: GIB, 8: 0})
     assert asked == [0, 2, b"GPU-abc"]
+    asked.clear()
+    assert NvmlDevice("2,3", 2).use() == DeviceUse(6 * GIB, {7: 2 * GIB, 8: 0})
+    assert NvmlDevice("", 2).total_bytes() == 140 * GIB
+    assert asked == [2, 3, 0, 1]
 
 
 def test_this_process_is_not_foreign_and_init_is() -> None:

@@ -32,6 +32,7 @@ EXPECTED: dict[type[errors.EquipoiseError], int] = {
     errors.BatchBeyondEngine: 64,
     errors.BatchBeyondPool: 64,
     errors.BackendUnsupported: 64,
+    errors.TooFewDevices: 64,
     errors.UnknownModel: 64,
     errors.ModelNotAllowed: 64,
     errors.GatedModel: 64,

@@ -12,10 +12,11 @@ from sqlalchemy import update
 from equipoise_service import logs
 from equipoise_service.bell import Bell
 from equipoise_service.ids import new_id
-from equipoise_service.store import Lease, NewComparison, Status, Store, Stored
+from equipoise_service.measuring import Concluded
+from equipoise_service.store import Holder, Lease, NewComparison, Status, Store, Stored
 from equipoise_service.store.background import Background
 from equipoise_service.store.tables import comparisons
-from equipoise_service.worker import Rules, Tools, Worker
+from equipoise_service.worker import Rules, Worker
 
 THEIRS = Lease("there")
 
@@ -37,10 +38,11 @@ def lost(store: Store) -> str:
 
 
 def worker(store: Store, *, resumes: bool = True) -> Worker:
-    def nothing(*_: object) -> None:
-        raise AssertionError("nothing is measured here")
+    class Nothing:
+        async def measure(self, stored: Stored, holder: Holder) -> Concluded:
+            raise AssertionError("nothing is measured here")
 
-    return Worker(store, Tools(nothing, nothing), Bell(), Rules(Lease("here"), resumes=resumes))  # type: ignore[arg-type]
+    return Worker(store, Nothing(), Bell(), Rules(Lease("here"), resumes=resumes))
 
 
 def stored(store: Store, comparison_id: str) -> Stored:

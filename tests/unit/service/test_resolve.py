@@ -213,3 +213,39 @@ def test_no_interpreter_is_a_refusal_of_the_machine(tmp_path: Path, folder: Path
     with pytest.raises(errors.NoEngine, match="not a program") as refused:
         resolve(CompareRequest(model="m"), here)
     assert refused.value.status == 503
+
+
+def test_a_layout_is_taken_as_asked_and_looks_fit_it(tmp_path: Path, folder: Path) -> None:
+    plan = plan_of(tmp_path, folder, layout="alternating")
+    assert (plan.layout, plan.layout_why, plan.looks) == ("alternating", "it was asked for", (6, 8, 10))
+    assert plan_of(tmp_path, folder).layout == "co_resident"
+    assert "not known" in plan_of(tmp_path, folder).layout_why
+
+
+def test_a_crossover_needs_two_device_sets(tmp_path: Path, folder: Path) -> None:
+    request = CompareRequest.model_validate({"model": "m", "shots": 2, "layout": "crossover"})
+    with pytest.raises(errors.TooFewDevices, match="takes 2 GPUs of one machine and there are 0"):
+        resolve(request, machine(tmp_path, gsm8k=str(folder)))
+    two = machine(tmp_path, gsm8k=str(folder), devices=("0", "1"))
+    assert resolve(request, two).layout == "crossover"
+    wide = {"flags": ["--tp-size", "2"]}
+    request = CompareRequest.model_validate(
+        {"model": "m", "shots": 2, "layout": "crossover", "baseline": wide, "candidate": wide}
+    )
+    with pytest.raises(errors.TooFewDevices, match="takes 4 GPUs of one machine and there are 2"):
+        resolve(request, two)
+
+
+def test_a_kind_of_gpu_is_chosen_on_a_cluster_alone(tmp_path: Path, folder: Path) -> None:
+    request = CompareRequest.model_validate({"model": "m", "shots": 2, "gpu_type": "H200"})
+    with pytest.raises(errors.RequestInvalid) as refused:
+        resolve(request, machine(tmp_path, gsm8k=str(folder)))
+    assert "EQUIPOISE_EXECUTOR=ray" in str(refused.value)
+    assert resolve(request, machine(tmp_path, gsm8k=str(folder), executor="ray")).gpu_type == "H200"
+
+
+def test_the_pool_is_the_settings_else_the_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3, 5")
+    assert machine(tmp_path).devices() == ()
+    assert machine(tmp_path, device="cuda").devices() == ("3", "5")
+    assert machine(tmp_path, device="cuda", devices=("7",)).devices() == ("7",)

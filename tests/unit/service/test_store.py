@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import Connection, Table, event, insert
+from sqlalchemy import Connection, Table, event, insert, update
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import IntegrityError, StatementError
@@ -20,14 +20,17 @@ from equipoise_service.errors import StorageUnavailable
 from equipoise_service.ids import new_id
 from equipoise_service.store import (
     FINAL,
+    Holder,
     InvalidTransition,
     Lease,
+    LeaseLost,
     ListFilter,
     NewComparison,
     Status,
     Store,
     StoredError,
     StoredRecorder,
+    tables,
 )
 from equipoise_service.store.status import TRANSITIONS
 from equipoise_service.store.tables import UtcDateTime, events, metadata
@@ -196,6 +199,24 @@ def test_the_queue_is_by_priority_and_then_by_time(store: Store) -> None:
     assert [claimed(store, f"owner {place}") for place in range(6)] == [ids[1], ids[3], ids[0], ids[2], ids[4], None]
 
 
+def test_submitters_take_turns_within_a_priority(store: Store) -> None:
+    """A queues three and B two: with one slot they alternate; with two slots each has one at work."""
+    a1, a2, a3, b1, b2 = (
+        store.comparisons.add(new()._replace(submitter=submitter))[0].id for submitter in ("A", "A", "A", "B", "B")
+    )
+    urgent = store.comparisons.add(new()._replace(submitter="A", priority=1))[0].id
+    begun = []
+    for _ in range(6):
+        begun.append(claimed(store))
+        store.comparisons.fail(str(begun[-1]), StoredError(stage="s", reason="r"))
+    assert begun == [urgent, b1, a1, b2, a2, a3]
+
+
+def test_a_submitter_with_less_at_work_comes_first(store: Store) -> None:
+    ids = [store.comparisons.add(new()._replace(submitter=submitter))[0].id for submitter in "AAAAB"]
+    assert [claimed(store, f"owner {place}") for place in range(5)] == [ids[0], ids[4], *ids[1:4]]
+
+
 def test_an_owner_works_on_one_comparison_at_a_time(store: Store) -> None:
     # A5-05: the database itself refuses a second one, whatever a worker believes.
     first, second = add(store), add(store)
@@ -268,6 +289,49 @@ def test_a_heartbeat_tells_who_lost_its_comparison(store: Store) -> None:
     assert not store.comparisons.beat(comparison_id, LEASE)
 
 
+def test_an_earlier_attempt_of_the_same_worker_writes_nothing(store: Store) -> None:
+    """On a cluster a process that was taken for dead may outlive the claim that its own worker makes next."""
+    comparison_id = add(store)
+    recorders = []
+    for attempt in (1, 2):
+        assert claimed(store) == comparison_id
+        recorders.append(StoredRecorder(store.records, comparison_id, owner=Holder("here", attempt)))
+        if attempt == 1:
+            store.comparisons.release(comparison_id, "its node was lost")
+    recorders[1].append(STOP)
+    with pytest.raises(LeaseLost):
+        recorders[0].append(STOP)
+    assert len(store.records.load(comparison_id).records) == 1
+
+
+def test_a_worker_that_lost_its_comparison_writes_nothing_about_it(store: Store) -> None:
+    comparison_id = add(store)
+    store.comparisons.claim(Lease("stopped", lease_s=-1.0))
+    stopped = Holder("stopped", 1)
+    recorder = StoredRecorder(store.records, comparison_id, owner=stopped)
+    recorder.append(STOP)
+    (orphan,) = store.comparisons.orphans("here")
+    assert store.comparisons.release_orphan(orphan, "here", "no heartbeat")
+    assert claimed(store) == comparison_id
+    events = store.events.after(comparison_id, 0)
+    comparisons, owner = store.comparisons, stopped
+    for write in (
+        lambda: recorder.append(STOP),
+        lambda: store.events.append(comparison_id, "progress", {}, owner),
+        lambda: comparisons.judge(comparison_id, owner),
+        lambda: comparisons.succeed(comparison_id, "{}", "ship", owner),
+        lambda: comparisons.fail(comparison_id, StoredError(stage="s", reason="r"), owner),
+        lambda: comparisons.cancel(comparison_id, "r", owner),
+        lambda: comparisons.interrupt(comparison_id, "r", owner),
+        lambda: comparisons.release(comparison_id, "r", owner),
+    ):
+        with pytest.raises(LeaseLost, match="no longer this worker's"):
+            write()
+    assert store.events.after(comparison_id, 0) == events
+    assert len(store.records.load(comparison_id).records) == 1
+    assert store.comparisons.get(comparison_id).status is Status.RUNNING  # type: ignore[union-attr] # it was just added
+
+
 def test_what_runs_cannot_be_resumed(store: Store) -> None:
     comparison_id = add(store)
     store.comparisons.claim(LEASE)
@@ -284,6 +348,7 @@ def test_the_oldest_unfinished_twin_is_found(store: Store) -> None:
     assert store.comparisons.unfinished_twin("b" * 64) is None
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize(
     ("chosen", "index"),
     [
@@ -325,6 +390,7 @@ def fill(store: Store, pages: int) -> None:
     )
 
 
+@pytest.mark.sqlite
 def test_a_full_disk_is_unavailable_storage_and_recovers(store: Store) -> None:
     comparison_id = add(store)
     fill(store, 0)
@@ -336,6 +402,7 @@ def test_a_full_disk_is_unavailable_storage_and_recovers(store: Store) -> None:
     assert len(store.records.load(comparison_id).records) == len(before.records) + 1
 
 
+@pytest.mark.sqlite
 def test_a_locked_database_is_unavailable_storage_and_a_recorder_waits_for_it(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -356,6 +423,7 @@ def test_a_locked_database_is_unavailable_storage_and_a_recorder_waits_for_it(
     assert [record.kind for record in recorder.records().records] == ["stop", "answer", "stop"]
 
 
+@pytest.mark.sqlite
 def test_a_recorder_whose_patience_ends_says_so(store: Store, tmp_path: Path) -> None:
     recorder = StoredRecorder(store.records, add(store))
     other = sqlite3.connect(tmp_path / "deep" / "equipoise.db", isolation_level=None)
@@ -496,7 +564,9 @@ def test_records_of_nothing_are_refused(store: Store) -> None:
 def test_the_database_holds_verdict_and_status_together(store: Store) -> None:
     comparison_id = add(store)
     with pytest.raises(IntegrityError), store.database.write() as connection:
-        connection.exec_driver_sql("UPDATE comparisons SET verdict = '{}' WHERE id = ?", (comparison_id,))
+        connection.execute(
+            update(tables.comparisons).where(tables.comparisons.c.id == comparison_id).values(verdict="{}")
+        )
 
 
 def test_a_failed_write_leaves_nothing_and_frees_the_writer(store: Store) -> None:
@@ -504,7 +574,9 @@ def test_a_failed_write_leaves_nothing_and_frees_the_writer(store: Store) -> Non
 
     def half_a_write() -> None:
         with store.database.write() as connection:
-            connection.exec_driver_sql("UPDATE comparisons SET status = 'running' WHERE id = ?", (comparison_id,))
+            connection.execute(
+                update(tables.comparisons).where(tables.comparisons.c.id == comparison_id).values(status="running")
+            )
             raise RuntimeError("stop")
 
     with pytest.raises(RuntimeError, match="stop"):
@@ -542,6 +614,7 @@ def test_listeners_hear_of_commits_only(store: Store) -> None:
     assert len(rings) == 1
 
 
+@pytest.mark.sqlite
 def test_sqlite_is_prepared(store: Store) -> None:
     with store.database.read() as connection:
         pragmas = {
@@ -557,6 +630,7 @@ def test_migrations_lead_to_the_tables(store: Store) -> None:
         assert compare_metadata(context, metadata) == []
 
 
+@pytest.mark.sqlite
 def test_migrations_and_tables_have_the_same_constraints(store: Store) -> None:
     # compare_metadata does not look at CHECK constraints, so the two schemas' own words are compared.
     with store.database.read() as connection:
@@ -577,7 +651,7 @@ def checks(sql: str) -> set[str]:
 
 @pytest.mark.parametrize("table", metadata.sorted_tables, ids=lambda table: table.name)
 def test_the_tables_are_sql_for_postgresql_too(table: Table) -> None:
-    # Compiled, not run: no server is at hand. It keeps out types and clauses that only SQLite has.
+    # Compiled, not run, since `make test` meets a server last. It keeps out types and clauses that only SQLite has.
     sql = str(CreateTable(table).compile(dialect=make_url("postgresql://").get_dialect()()))
     assert "TIMESTAMP WITH TIME ZONE" in sql or table.name == "record_parts"
 

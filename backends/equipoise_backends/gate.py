@@ -1,0 +1,42 @@
+"""The start gate: a scheduler that has imported everything waits before it allocates, until a file is there.
+
+Two engines that start on one GPU at the same moment corrupt SGLang's memory profiling, while most of a start is
+imports. So the second engine imports beside the first, and waits here until the first has its memory.
+"""
+
+import logging
+import time
+from pathlib import Path
+
+logger = logging.getLogger(__name__)
+
+LIMIT_S = 1_200.0
+POLL_S = 0.05
+SAID_EVERY_S = 10.0
+"""A log that grows says that a start goes on."""
+
+
+class GateError(Exception):
+    """The gate never opened."""
+
+
+def wait(gate: Path, limit_s: float = LIMIT_S) -> float:
+    """Return the seconds waited until ``gate`` exists.
+
+    Raises:
+        GateError: It did not appear within ``limit_s``.
+    """
+    began_s = time.monotonic()
+    said_s = began_s
+    logger.info("equipoise: at the start gate")
+    while not gate.exists():
+        now_s = time.monotonic()
+        if now_s - began_s > limit_s:
+            raise GateError(f"EQUIPOISE_START_GATE={str(gate)!r} did not appear within {limit_s:g} s")
+        if now_s - said_s > SAID_EVERY_S:
+            logger.info("equipoise: still at the start gate after %.0f s", now_s - began_s)
+            said_s = now_s
+        time.sleep(POLL_S)
+    waited_s = time.monotonic() - began_s
+    logger.info("equipoise: through the start gate after %.2f s", waited_s)
+    return waited_s

@@ -1,0 +1,149 @@
+"""Measures one comparison to its verdict, in whichever process it runs: the service's own, or one on a cluster's node.
+
+It owns the time limits of a run and what a verdict rests on. Who works on what, and what an end means, is the worker's.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from equipoise_evals.experiment import run_comparison
+from equipoise_evals.gsm8k.chat import AnyPrompt
+from equipoise_evals.judge import canonical_json, judge
+from equipoise_evals.model import Plan, Verdict
+from equipoise_evals.ports import Launcher, Recorder, World
+from equipoise_service import logs
+from equipoise_service.errors import StorageUnavailable
+from equipoise_service.progress import EventProgress
+from equipoise_service.store import Holder, Store, Stored, StoredRecorder
+
+log = logging.getLogger(__name__)
+
+RETRY_S = 1.0
+LAST_WRITES_S = 5.0
+
+
+class Tools(NamedTuple):
+    """What is needed to run a comparison.
+
+    Attributes:
+        launcher: Makes the launcher of one comparison, from its id, its plan and its recorder.
+        prompts: Makes the prompts of a plan; raises a ``Refusal`` if the question set changed meanwhile.
+        clock: Seconds of a clock that never steps back.
+    """
+
+    launcher: Callable[[str, Plan, Recorder], Launcher]
+    prompts: Callable[[Plan], Sequence[AnyPrompt]]
+    clock: Callable[[], float] = time.monotonic
+
+
+class Concluded(NamedTuple):
+    """A verdict: its canonical JSON, and its overall word."""
+
+    verdict: str
+    word: str
+
+
+class VerdictMismatch(Exception):
+    """The verdict of the run is not the verdict of what was stored: a defect of ours, never a result."""
+
+
+class LimitReached(Exception):
+    """A comparison took longer than it may; ``stage`` is where it was."""
+
+    def __init__(self, stage: str, reason: str) -> None:
+        super().__init__(reason)
+        self.stage = stage
+
+
+class Measuring:
+    """Runs comparisons in this process.
+
+    Args:
+        store: Where records go.
+        tools: How engines are started and prompts made.
+        job_s: Longest time of a comparison.
+        stall_s: A comparison that reports no progress for so long has hung.
+    """
+
+    def __init__(self, store: Store, tools: Tools, *, job_s: float, stall_s: float) -> None:
+        self._store = store
+        self._tools = tools
+        self._job_s = job_s
+        self._stall_s = stall_s
+
+    async def measure(self, stored: Stored, holder: Holder) -> Concluded:
+        """Measure within the limits, then judge what is stored: a verdict rests on nothing that is not.
+
+        Raises:
+            EngineFault: An engine did not do what was asked.
+            LimitReached: It took too long.
+            LeaseLost: Somebody else works on it by now.
+        """
+        logs.comparison.set(stored.id)
+        log.info("measuring %s", stored.model)
+        progress: EventProgress | None = None
+        job = asyncio.timeout(self._job_s)
+        stall = asyncio.timeout(self._stall_s)
+
+        def got_on() -> None:
+            if not (stall.expired() or job.expired()):
+                stall.reschedule(asyncio.get_running_loop().time() + self._stall_s)
+
+        try:
+            async with job, stall:
+                plan = Plan.model_validate_json(stored.plan)
+                progress = EventProgress(
+                    self._store.events, stored.id, self._tools.clock, got_on, owner=holder, plan=plan
+                )
+                verdict = await self._measured(stored, holder, progress)
+        except TimeoutError as late:
+            stage = progress.stage if progress else ""
+            if stall.expired():
+                raise LimitReached(stage, f"no progress for {self._stall_s:g} s") from late
+            if job.expired():
+                raise LimitReached(stage, f"not done within {self._job_s:g} s") from late
+            raise
+        return Concluded(canonical_json(verdict), verdict.overall.word)
+
+    async def _measured(self, stored: Stored, holder: Holder, progress: EventProgress) -> Verdict:
+        """The verdict of a run, which is that of its stored records."""
+        plan = Plan.model_validate_json(stored.plan)
+        recorder = StoredRecorder(self._store.records, stored.id, owner=holder)
+        prompts = await asyncio.to_thread(self._tools.prompts, plan)
+        launcher = self._tools.launcher(stored.id, plan, recorder)
+        world = World(launcher, self._tools.clock, recorder, progress, progress.judged)
+        try:
+            seen = await run_comparison(plan, prompts, world)
+        except BaseException as error:
+            # Whatever ended it, what was measured is kept; but an order to end waits for no disk that stays full.
+            await asyncio.to_thread(progress.flush)
+            await self._last_writes(recorder, LAST_WRITES_S if isinstance(error, asyncio.CancelledError) else None)
+            raise
+        await asyncio.to_thread(progress.flush)
+        await asyncio.to_thread(recorder.flush)
+        await stored_now(lambda: self._store.comparisons.judge(stored.id, holder))
+        verdict = await asyncio.to_thread(lambda: judge(self._store.records.load(stored.id), plan))
+        if canonical_json(verdict) != canonical_json(seen):
+            raise VerdictMismatch("the stored records give another verdict than the run did; nothing was concluded")
+        return verdict
+
+    async def _last_writes(self, recorder: StoredRecorder, patience_s: float | None) -> None:
+        try:
+            await asyncio.to_thread(recorder.flush, patience_s)
+        except StorageUnavailable as unavailable:
+            log.error("records are lost: %s", unavailable.detail)
+
+
+async def stored_now(write: Callable[[], None]) -> None:
+    """Write, and try again for as long as the database is unavailable."""
+    while True:
+        try:
+            write()
+        except StorageUnavailable as unavailable:
+            log.warning("%s", unavailable.detail)
+            await asyncio.sleep(RETRY_S)
+        else:
+            return
