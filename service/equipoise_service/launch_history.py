@@ -48,7 +48,7 @@ def with_history(plan: Plan, store: Store, sglang: Callable[[], str | None], day
         sglang: Gives the version that will run; None where it cannot be told.
         days: Oldest comparison that counts; 0 borrows nothing.
     """
-    if plan.latency is None or plan.arms.attached or days == 0:
+    if plan.latency is None or plan.arms.attached or plan.pairs_per_unit > 1 or days == 0:
         return plan
     controls = list(comparable(plan, store, sglang(), datetime.now(UTC) - timedelta(days=days)))
     if len(controls) < LEAST_HISTORIES:

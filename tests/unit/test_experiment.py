@@ -560,6 +560,20 @@ async def test_alternating_ends_at_an_inactive_treatment_once_the_second_engine_
     assert {block.role for block in records.of(BlockRecord)} == {launch_order(plan, 1)[0]}
 
 
+async def test_alternating_holds_declared_evidence_against_both_traces_once_they_are_there() -> None:
+    evidence = (KernelEvidence(name="fmha", change="appears"),)
+    plan = make.plan(6, layout="alternating", evidence=evidence, accuracy=make.accuracy_plan(4))
+    recorder = ListRecorder()
+    world = World(FakeLauncher(recorder), lambda: 0.0, recorder, silent)
+    with pytest.raises(EngineFault, match=r"kernel 'fmha' appears") as failed:
+        await run_comparison(plan, prompts(), world)
+    assert (failed.value.role, failed.value.stage) == ("B", "treatment")
+    assert {block.role for block in recorder.records().of(BlockRecord)} == {launch_order(plan, 1)[0]}
+    invalid = judge(recorder.records(), plan).overall
+    assert isinstance(invalid, Invalid)
+    assert invalid.reason == "evidence_missing"
+
+
 @pytest.mark.parametrize("at", [3, 9, 15])
 async def test_an_alternating_pair_cut_short_is_launched_again_whole(at: int) -> None:
     """A pair decodes a warm-up of two batches and 4 blocks in each engine: the kills meet either engine."""

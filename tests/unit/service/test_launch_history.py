@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from equipoise_evals.judge import judge
-from equipoise_evals.model import LaunchRecord, Plan, Records
+from equipoise_evals.model import LaunchRecord, Plan, Records, Slo
 from equipoise_service.engines.host import this_host
 from equipoise_service.launch_history import with_history
 from equipoise_service.store import Store
@@ -112,6 +112,10 @@ def test_shorter_blocks_of_the_past_serve_longer_ones(store: Store) -> None:
     assert with_history(planned(latency=longer), store, sglang, DAYS).history
     other = make.LATENCY.model_copy(update={"prompt_tokens": 64})
     assert not with_history(planned(latency=other), store, sglang, DAYS).history
+    prefills = make.LATENCY.model_copy(update={"phase": "prefill"})
+    assert not with_history(planned(latency=prefills), store, sglang, DAYS).history
+    with_objective = make.LATENCY.model_copy(update={"slo": Slo(ttft_ms=200, tpot_ms=50)})
+    assert with_history(planned(latency=with_objective), store, sglang, DAYS).history
     stored.finish(store, make.plan(latency=None, declared_aa=True), Records())
     assert with_history(planned(), store, sglang, DAYS).history["busy"].histories == 3
 
@@ -122,6 +126,13 @@ def test_nothing_is_borrowed_where_nothing_may_be(store: Store) -> None:
     accuracy = make.plan(latency=None)
     assert with_history(accuracy, store, sglang, DAYS) == accuracy
     assert with_history(planned(), store, sglang, 0) == planned()
+
+
+def test_layouts_whose_unit_is_two_pairs_borrow_nothing(store: Store) -> None:
+    for seed in range(3):
+        an_aa(store, seed, layout="alternating", pairs=6)
+    plan = planned(layout="alternating", pairs_max=6)
+    assert with_history(plan, store, sglang, DAYS) == plan
 
 
 def test_runs_without_any_spread_or_record_are_no_history(store: Store) -> None:
