@@ -22,7 +22,7 @@ from equipoise_service.settings import Settings
 from tests.fakes import environments
 
 PLAIN = re.compile(r"-{0,2}[A-Za-z0-9][A-Za-z0-9_.+-]*(=[A-Za-z0-9_.+-]+)?|-?[0-9][0-9.]*")
-FILES = EngineFiles(Path("/w/engine.log"), Path("/w/steps.jsonl"), Path("/w/traces"))
+FILES = EngineFiles(Path("/w/engine.log"), Path("/w/steps.jsonl"), Path("/w/traces"), Path("/w"))
 START = Start("eq-1", EnginePorts(21_000, 21_001), FILES, 0)
 MODEL = ModelRef(name="m", source="folder", path="/models/m", revision="0")
 NASTY = (
