@@ -14,10 +14,9 @@ CPU_FLAGS = (
 CUDA_FLAGS = (
     "--prefill-attention-backend", "triton", "--decode-attention-backend", "trtllm_mha", "--kv-cache-dtype",
     "fp8_e4m3", "--page-size", "64", "--disable-radix-cache", "--cuda-graph-backend-prefill", "disabled",
-    "--sleep-on-idle", "--random-seed", "1", "--max-total-tokens", "65536", "--skip-server-warmup",
+    "--sleep-on-idle", "--random-seed", "1", "--max-total-tokens", "65536",
 )  # fmt: skip
-"""Decode-only TRTLLM MHA: its prefill is refused below SM100 by SGLang 0.5.17, and decoding is what is compared.
-SGLang's own warm-up is left out, since ours, of each batch size that is timed, follows in any case."""
+"""Decode-only TRTLLM MHA: its prefill is refused below SM100 by SGLang 0.5.17, and decoding is what is compared."""
 
 CPU_ENVIRONMENT = {"OMP_NUM_THREADS": "1"}
 """One thread per engine: on two cores the spread of ABBA quads at batch 16 falls from 4.9 % to 2.3 %."""
