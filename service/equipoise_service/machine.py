@@ -76,6 +76,7 @@ class Machine:
             plugin_path=plugin,
             device=self.device,
             variables=self._variables(),
+            overlaps=self._starts_fast,
         )
         registered = {one.name: replace(default, name=one.name, python=one.python) for one in self.registered()}
         return registered | {default.name: default}
@@ -94,9 +95,13 @@ class Machine:
         settings = self.settings
         return load_presets(settings.presets, settings.allow_flags, settings.allow_variables)
 
+    @property
+    def _starts_fast(self) -> bool:
+        return self.device == "cuda" and self.settings.fast_starts
+
     def _variables(self) -> dict[str, str]:
         """What every engine gets, in both arms alike; the operator's own variables win."""
-        caches = kernel_caches(self.settings.cache.expanduser() / "kernels") if self.device == "cuda" else {}
+        caches = kernel_caches(self.settings.cache.expanduser() / "kernels") if self._starts_fast else {}
         return caches | self.settings.engine_variables
 
     def _interpreter_and_plugin(self) -> tuple[Path, Path | None]:

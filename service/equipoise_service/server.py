@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import errno
+import gc
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -78,6 +79,9 @@ async def serving(settings: Settings, listening: Listening, ready: Callable[[], 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     async with running_server(settings, listening, listening.url) as server:
+        # What is loaded by now is never garbage; otherwise each full collection walks through it while requests wait.
+        gc.collect()
+        gc.freeze()
         ready()
         ended = asyncio.ensure_future(stop.wait())
         await asyncio.wait({ended, server}, return_when=asyncio.FIRST_COMPLETED)

@@ -126,6 +126,11 @@ class Settings(BaseSettings):
         description="Take block lengths that a request leaves open from how launches, blocks and steps varied in the "
         "newest comparison alike.",
     )
+    fast_starts: bool = Field(
+        default=False,
+        description="On a GPU, let the second engine of a pair import beside the first, and keep compiled kernels in "
+        "one folder of the cache. No GPU has timed either yet.",
+    )
     history_days: int = Field(
         default=30,
         ge=0,

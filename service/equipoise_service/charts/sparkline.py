@@ -1,5 +1,7 @@
 """An interval in a table cell: where an effect lies against its margin, at a glance."""
 
+from functools import lru_cache
+
 from markupsafe import Markup
 
 from equipoise_service.charts.canvas import Canvas
@@ -10,6 +12,7 @@ REACH = 4.0
 """Margins to each side of 0 that are shown; what lies beyond them is an arrow's head at the edge."""
 
 
+@lru_cache(maxsize=10_000)  # a list shows the same rows again and again, and drawing them is most of what it costs
 def sparkline(
     name: str,
     effect: float,

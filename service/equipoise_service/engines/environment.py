@@ -45,6 +45,7 @@ class EngineEnvironment:
         plugin_path: Folder put first on ``PYTHONPATH``, for a plugin that is not installed; the same for both arms.
         device: What the engine computes on.
         variables: Variables that every engine of this environment gets.
+        overlaps: Whether the second engine of a pair imports beside the first on a GPU, and waits at the plugin's gate.
     """
 
     name: str
@@ -53,6 +54,7 @@ class EngineEnvironment:
     plugin_path: Path | None = None
     device: Device = "cuda"
     variables: Mapping[str, str] | None = None
+    overlaps: bool = False
 
 
 class EngineFiles(NamedTuple):
@@ -94,11 +96,6 @@ class Start(NamedTuple):
     devices: tuple[str, ...] = ()
 
 
-def overlaps(device: Device) -> bool:
-    """Whether the engines of a pair import beside each other; on a CPU two starts would only share its few cores."""
-    return device == "cuda"
-
-
 def kernel_caches(folder: Path) -> dict[str, str]:
     """Variables that keep compiled kernels of all engines of a host in one folder, whatever becomes of their home."""
     names = {
@@ -136,7 +133,7 @@ def engine_command(environment: EngineEnvironment, arm: ArmSpec, model: ModelRef
     }
     if start.devices:
         variables["CUDA_VISIBLE_DEVICES"] = ",".join(start.devices)
-    if overlaps(environment.device):
+    if environment.overlaps:
         variables["EQUIPOISE_START_GATE"] = str(start.files.gate)
     if environment.device == "cpu":
         variables["SGLANG_PLATFORM"] = PLATFORM_PLUGIN

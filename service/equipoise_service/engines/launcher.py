@@ -27,7 +27,6 @@ from equipoise_service.engines.environment import (
     EngineFiles,
     Start,
     engine_command,
-    overlaps,
     process_environment,
 )
 from equipoise_service.engines.leftovers import Leftovers
@@ -85,8 +84,8 @@ class SGLangLauncher:
     async def launch_pair(self, plan: Plan, pair: int, order: tuple[Role, ...]) -> AsyncIterator[dict[Role, Engine]]:
         """Start the engines of ``order``, one after the other; they are gone when the context is left.
 
-        On a GPU the second is spawned at once and imports beside the first, but takes no memory before the first has
-        its own: SGLang sizes a KV pool by what is free at the time.
+        On a GPU the second takes no memory before the first has its own, since SGLang sizes a KV pool by what is free
+        at the time: it is started then, or imports beside the first and waits where the environment ``overlaps``.
 
         Raises:
             EngineFault: An engine did not start, did not attest, or its KV pool differs from the other's.
@@ -105,10 +104,12 @@ class SGLangLauncher:
             async with _together() as start:
                 first = start(self._start(plan, pair, order[0], running, position=positions[order[0]], gate=None))
                 for role in order[1:]:
-                    if not self._overlaps(plan):
-                        await asyncio.wait({first})
-                    start(self._start(plan, pair, role, running, position=positions[role], gate=gate))
-                    start(_open(gate, first, running))
+                    if self._overlaps(plan):
+                        start(self._start(plan, pair, role, running, position=positions[role], gate=gate))
+                        start(_open(gate, first, running))
+                    else:
+                        await _memory_taken(first, running)
+                        start(self._start(plan, pair, role, running, position=positions[role], gate=None))
             running.sort(key=lambda engine: engine.launch.start.position)
             for engine in running:
                 engine.launch.foreign_pids = tuple(foreign)
@@ -120,7 +121,7 @@ class SGLangLauncher:
 
     def _overlaps(self, plan: Plan) -> bool:
         found = (self._environments.get(arm.engine) for arm in (plan.arms.baseline, plan.arms.candidate))
-        return all(environment is not None and overlaps(environment.device) for environment in found)
+        return all(environment is not None and environment.overlaps for environment in found)
 
     async def _start(
         self, plan: Plan, pair: int, role: Role, running: list[SGLangEngine], *, position: int, gate: Path | None
@@ -248,6 +249,18 @@ async def _together() -> AsyncIterator[Callable[[Coroutine[Any, Any, None]], "as
             yield group.create_task
     except ExceptionGroup as failures:
         raise failures.exceptions[0] from failures.exceptions[0].__cause__
+
+
+async def _memory_taken(started: "asyncio.Task[None]", running: list[SGLangEngine]) -> None:
+    """Wait until the newest engine on a GPU has its KV pool, by its log; any other until it has started or failed.
+
+    On a CPU two starts at once would only share its few cores.
+    """
+    while not started.done():
+        newest = running[-1] if running else None
+        if newest and newest.launch.device == "cuda" and logs.mentions(newest.tree.log, MEMORY_TAKEN):
+            return
+        await asyncio.wait({started}, timeout=MEMORY_POLL_S)
 
 
 async def _open(gate: Path, first: "asyncio.Task[None]", running: list[SGLangEngine]) -> None:

@@ -49,7 +49,7 @@ async def test_on_a_gpu_the_second_engine_imports_beside_the_first_and_waits_for
     launcher_of: LauncherOf, recorder: ListRecorder
 ) -> None:
     """Simulated engines stop at the gate as the plugin does, and then say that they have their memory."""
-    launcher = launcher_of("cuda")
+    launcher = launcher_of("cuda", overlaps=True)
 
     async with launcher.launch_pair(latency_plan(), 1, ("B", "A")) as engines:
         launches = {role: await engine.attest() for role, engine in engines.items()}
@@ -69,7 +69,7 @@ async def test_on_a_gpu_the_second_engine_imports_beside_the_first_and_waits_for
 async def test_a_first_engine_that_dies_takes_the_waiting_second_with_it(
     launcher_of: LauncherOf, recorder: ListRecorder
 ) -> None:
-    launcher = launcher_of("cuda", failures=[{"kind": "crash_at_start", "role": "A"}])
+    launcher = launcher_of("cuda", overlaps=True, failures=[{"kind": "crash_at_start", "role": "A"}])
     with pytest.raises(EngineFault, match="stage start"):
         async with launcher.launch_pair(latency_plan(), 1, ("A", "B")):
             pass

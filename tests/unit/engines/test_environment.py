@@ -25,8 +25,10 @@ MODEL = ModelRef(name="m", source="folder", path="/models/m", revision="0")
 FILES = EngineFiles(log=Path("/w/engine.log"), steps=Path("/w/steps.jsonl"), traces=Path("/w/traces"), gate=Path("/w"))
 
 
-def command(device: Device, *, position: int = 0, plugin_path: Path | None = None) -> EngineCommand:
-    environment = EngineEnvironment("default", Path("/py"), plugin_path=plugin_path, device=device)
+def command(
+    device: Device, *, position: int = 0, plugin_path: Path | None = None, overlaps: bool = False
+) -> EngineCommand:
+    environment = EngineEnvironment("default", Path("/py"), plugin_path=plugin_path, device=device, overlaps=overlaps)
     start = Start("eq-1", EnginePorts(21_000, 21_001), FILES, position)
     return engine_command(environment, persistent_buffer(device).candidate, MODEL, start)
 
@@ -46,7 +48,7 @@ def test_the_command_line_on_a_gpu_is_decode_only_and_captures_the_timed_batches
 
     assert "--prefill-attention-backend triton --decode-attention-backend trtllm_mha" in argv
     assert "--kv-cache-dtype fp8_e4m3 --page-size 64" in argv
-    assert argv.endswith("--skip-server-warmup --cuda-graph-bs-decode 1 16")
+    assert argv.endswith("--cuda-graph-bs-decode 1 16")
 
 
 def test_the_second_engine_on_a_gpu_counts_what_the_first_took() -> None:
@@ -67,9 +69,9 @@ def test_the_plugin_is_told_its_arm_its_log_and_its_launch() -> None:
     assert variables["OMP_NUM_THREADS"] == "1"
 
 
-def test_only_on_a_gpu_is_there_a_gate_to_wait_at() -> None:
-    assert command("cuda").variables["EQUIPOISE_START_GATE"] == "/w"
-    assert "EQUIPOISE_START_GATE" not in command("cpu").variables
+def test_only_where_starts_overlap_is_there_a_gate_to_wait_at() -> None:
+    assert command("cuda", overlaps=True).variables["EQUIPOISE_START_GATE"] == "/w"
+    assert "EQUIPOISE_START_GATE" not in command("cuda").variables
 
 
 def test_kernels_are_kept_in_one_folder_of_the_host() -> None:
