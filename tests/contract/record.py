@@ -16,6 +16,9 @@ from equipoise_service.engines.attestation import KEY, REPORTED
 
 SAMPLING = {"temperature": 0.0, "max_new_tokens": 4, "ignore_eos": True}
 
+PACKAGES = ("aiohttp", "pydantic")
+"""Packages of any engine's environment; the whole list says nothing of the form."""
+
 
 async def record(port: int) -> dict[str, Any]:
     """The answers of each route, by name."""
@@ -52,6 +55,8 @@ async def _stream(session: aiohttp.ClientSession, body: dict[str, Any]) -> dict[
 def _trimmed(answer: dict[str, Any]) -> dict[str, Any]:
     info = answer["json"]
     state = {**info["internal_states"][0][KEY], "step_log": "steps.jsonl"}
+    if "packages" in state:
+        state["packages"] = {name: state["packages"][name] for name in PACKAGES}
     kept = {name: info[name] for name in REPORTED if name in info}
     return {**answer, "json": {**kept, "internal_states": [{KEY: state}]}}
 

@@ -94,7 +94,7 @@ async def test_a_body_of_another_type_says_which_is_meant(shared: Running) -> No
 @pytest.mark.parametrize(
     ("fields", "kind", "says"),
     [
-        ({"preset": "none"}, "unknown-preset", "known: persistent-buffer"),
+        ({"preset": "none"}, "unknown-preset", "persistent-buffer, prefill"),
         ({"batch_sizes": [1, 16, 4096], "prompt_tokens": 64}, "batch-beyond-engine", "--max-total-tokens 16384"),
         ({"candidate": {"flags": ["--max-running-requests", "8"]}}, "batch-beyond-engine", "runs at once"),
         ({"candidate": {"flags": ["--max-running-requests=x"]}}, "invalid-request", "whole number"),
