@@ -24,7 +24,7 @@ def test_what_a_preset_sets_a_request_may_change(flags: tuple[str, ...]) -> None
 
 def test_what_the_plugin_documents_for_arms_may_be_set() -> None:
     rows = re.findall(r"^\| `(EQUIPOISE_[A-Z_]+)`", PLUGIN.read_text(), re.M)
-    own = {"EQUIPOISE_ARM", "EQUIPOISE_STEP_LOG", "EQUIPOISE_LAUNCH_ID"}
+    own = {"EQUIPOISE_ARM", "EQUIPOISE_STEP_LOG", "EQUIPOISE_LAUNCH_ID", "EQUIPOISE_START_GATE"}
     assert own < set(rows)
     assert set(rows) - own <= set(VARIABLES)
 
