@@ -86,7 +86,6 @@ test: setup check ## Set everything up and run every test that this machine can 
 	@$(MAKE) --no-print-directory browser
 	@$(BIN)/python -m pytest tests/integration -m "engine and not chaos"
 	@$(MAKE) --no-print-directory test-backends
-	@$(MAKE) --no-print-directory test-postgres
 
 .PHONY: browser
 browser: .venv/.ready ## Test the pages in Debian's Chromium; as root it is installed with apt-get where it is missing

@@ -25,7 +25,7 @@ def test_a_running_comparison_shows_what_is_known_and_ends_by_itself(page: Page,
     page.goto(f"{site.url}/comparisons/{comparison_id}/page")
     expect(page.locator("#progress")).to_contain_text("warm_up")
     # The first pair is done when the second is held up; its engines held the device for a second.
-    expect(page.locator("#looks")).to_contain_text("1 of at most 4 launch pairs, 1 GPU-seconds spent.")
+    expect(page.locator("#looks")).to_contain_text("1 of at most 4 launch pairs, 1 GPU-seconds spent; about 3")
     expect(page.locator("#looks")).to_contain_text("3 until the look after 3 pairs, 4 if all 4 are needed.")
     expect(page.locator("#looks svg")).to_have_count(1)
     look(page, "running")

@@ -119,8 +119,11 @@ class Routes:
                 "decode_calls": steps * self._knobs.layers if arm != "upstream" else None,
             },
             "guard": self._guard(persistent),
-            "test_delay_us": self._identity.delay_us,
-            "test_delay_measured_us": float(self._identity.delay_us) if self._identity.delay_us else None,
+            **(
+                {"test_delay_us": self._identity.delay_us, "test_delay_measured_us": float(self._identity.delay_us)}
+                if self._identity.delay_us
+                else {}
+            ),
             "step_log": str(self._identity.step_log),
             "steps_seen": steps,
             "steps_written": steps,
