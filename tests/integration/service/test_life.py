@@ -218,6 +218,9 @@ async def test_what_an_untrusted_engine_answered_is_not_gone_on_with(start: Star
         refused = await running.client.post(f"/comparisons/{comparison_id}/resume")
         assert (refused.status_code, refused.json()["type"]) == (409, "/problems/not-resumable")
         assert "the guard reports 'dirty'" in refused.json()["detail"]
+        page = await running.client.get(f"/comparisons/{comparison_id}/page")
+        assert page.status_code == 200  # what has no verdict has a page too
+        assert "the guard reports" in page.text
         assert (await running.view(comparison_id))["status"] == "failed"
 
 
