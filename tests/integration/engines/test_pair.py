@@ -82,7 +82,9 @@ async def test_a_trace_that_was_begun_too_late_gets_decode_steps_all_the_same(la
     async with launcher.launch_pair(latency_plan(), 1, ("A", "B")) as engines:
         counted = await engines["B"].count_kernels(1, 8)
 
-    assert counted.steps == 8
+    assert (
+        counted.steps == 7
+    )  # SGLang traces eight forward passes, here beginning with the prefill of what was run late
     assert "aten::zeros" not in counted.per_step
 
 
