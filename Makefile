@@ -124,8 +124,8 @@ test-backends: setup ## The plugin's own tests, inside the engine environment
 	PYTHONPATH=backends "$$engine" -m pytest -q -c tests/backends/pytest.ini tests/backends --ignore=tests/backends/test_trtllm.py; }
 
 .PHONY: test-chaos
-test-chaos: .venv/.ready ## 200 comparisons while services and engines are killed at random, seeded (a quarter of an hour)
-	@$(BIN)/python -m pytest -n 2 --timeout 3600 -rP tests/integration -m chaos
+test-chaos: .venv/.ready ## 200 comparisons while services and engines are killed at random, seeded; part of CI (minutes)
+	@$(BIN)/python -m pytest -n 5 --timeout 3600 -rP tests/integration -m chaos
 
 .PHONY: test-chaos-postgres
 test-chaos-postgres: .venv/.ready ## 120 comparisons by two services on one PostgreSQL, stopped and killed, seeded (half an hour)
@@ -143,7 +143,7 @@ test-ray: .venv/.ray ## 60 comparisons over a Ray cluster of three nodes on the 
 .PHONY: calibrate
 calibrate: .venv/.ready ## How often the judge errs in simulated worlds: the full grid into docs/calibration.md (a quarter of an hour and more)
 	@$(BIN)/equipoise calibrate --output docs/calibration.md
-	@$(MAKE) --no-print-directory bench-verdict
+	@$(BIN)/python -m tests.support.bench_verdict --kept
 
 GPU ?=
 VERDICT_STEPS := $(shell printf 'aa-8b-%02d ' 1 2 3 4 5 6 7 8 9 10) starts verdict-8b delay-0 delay-25 delay-50 delay-100

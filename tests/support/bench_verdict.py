@@ -130,13 +130,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--evidence", type=Path, help="folder with records of runs on a GPU")
     parser.add_argument("--docs", type=Path, default=ROOT / "docs")
+    parser.add_argument("--kept", action="store_true", help="run nothing; put the kept table beside the method again")
     arguments = parser.parse_args()
+    kept, calibration = arguments.docs / "evidence" / "bench-verdict.md", arguments.docs / "calibration.md"
+    if arguments.kept:
+        calibration.write_text(beside_the_method(calibration.read_text(), f"#{kept.read_text()}"))
+        return 0
     began_s = time.monotonic()
     tallies = tallied()
     gpu = recorded(arguments.evidence) if arguments.evidence else []
     text = section(tallies, time.monotonic() - began_s, gpu)
-    (arguments.docs / "evidence" / "bench-verdict.md").write_text(text.replace("## ", "# ", 1))
-    calibration = arguments.docs / "calibration.md"
+    kept.write_text(text.removeprefix("#"))
     calibration.write_text(beside_the_method(calibration.read_text(), text))
     print(text)
     broken = broken_promises(tallies)

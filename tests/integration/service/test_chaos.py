@@ -27,7 +27,7 @@ from equipoise_service.engines.ports import HIGHEST, LOWEST
 from equipoise_service.store import FINAL, Store
 from tests.integration.service.served import Serving, variables_of
 
-COMPARISONS = 100
+COMPARISONS = 50
 LIMIT_S = 3_000
 ACTS_PER_END = 0.8
 SMALL: dict[str, Any] = {
@@ -114,13 +114,13 @@ class Chaos:
     def act(self) -> None:
         """One of these, at random."""
         actions: list[Callable[[], None]] = [self.kill_service, self.end_service, self.kill_engine, self.cancel]
-        action = self.rng.choices(actions, weights=[3, 1, 6, 2])[0]
+        action = self.rng.choices(actions, weights=[3, 2, 5, 2])[0]
         self.done[action.__name__] += 1
         action()
 
 
 @pytest.mark.chaos
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, 2, 3, 4])
 def test_whatever_dies_every_comparison_ends_and_no_result_is_lost(tmp_path: Path, seed: int) -> None:
     chaos = Chaos(tmp_path, seed)
     deadline = time.monotonic() + LIMIT_S
