@@ -124,7 +124,7 @@ test-backends: setup ## The plugin's own tests, inside the engine environment
 	PYTHONPATH=backends "$$engine" -m pytest -q -c tests/backends/pytest.ini tests/backends --ignore=tests/backends/test_trtllm.py; }
 
 .PHONY: test-chaos
-test-chaos: .venv/.ready ## 200 comparisons while services and engines are killed at random, seeded; part of CI (minutes)
+test-chaos: .venv/.ready ## 200 comparisons while services and engines are killed at random, seeded (five to nine minutes)
 	@$(BIN)/python -m pytest -n 5 --timeout 3600 -rP tests/integration -m chaos
 
 .PHONY: test-chaos-postgres
