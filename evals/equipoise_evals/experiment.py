@@ -72,9 +72,11 @@ async def run_comparison(plan: Plan, prompts: Sequence[AnyPrompt], world: World)
                 await warm_up(engines, still_open, world)
                 await attest(engines, world)
                 watch.lap("warm_up")
-                if await treatment_is_live(engines, plan, pair, world):
-                    watch.lap("treatment")
-                    await measure_accuracy(engines, still_open, prompts, pair, world)
+                live = await treatment_is_live(engines, plan, pair, world)
+                watch.lap("treatment")
+                if live:
+                    if still_open.accuracy:
+                        await measure_accuracy(engines, plan, prompts, pair, world)
                     watch.lap("gsm8k")
                     await measure_latency(engines, still_open, pair, world)
                     watch.lap("blocks")
@@ -202,7 +204,10 @@ async def treatment_is_live(engines: Engines, plan: Plan, pair: int, world: Worl
 
 
 async def measure_accuracy(engines: Engines, plan: Plan, prompts: Sequence[AnyPrompt], pair: int, world: World) -> None:
-    """One greedy pass per engine over the same questions, in the order in which the engines were started."""
+    """One greedy pass per engine over the same questions, in the order in which the engines were started.
+
+    ``plan`` is the whole plan: stress takes the largest batch that it times, also once the latency half is decided.
+    """
     if plan.accuracy is None or pair > plan.accuracy.passes_max:
         return
     passed = {(done.pair, done.role) for done in world.recorder.records().of(PassRecord)}
@@ -233,7 +238,7 @@ async def measure_latency(engines: Engines, plan: Plan, pair: int, world: World)
     blocks = [block for block in pair_blocks(plan, pair) if block.role in engines]
     total = len(blocks)
     repetitions = len(plan.latency.batch_sizes)
-    for _, of_quad in groupby(blocks, key=lambda block: (block.batch, block.quad)):
+    for _, of_quad in groupby(enumerate(blocks), key=lambda numbered: (numbered[1].batch, numbered[1].quad)):
         quad = list(of_quad)
         measure = partial(measure_quad, engines, plan.latency, quad, world, pair=pair, seed=plan.seed, total=total)
         disturbed = await measure(attempt=1)
@@ -246,7 +251,7 @@ async def measure_latency(engines: Engines, plan: Plan, pair: int, world: World)
 async def measure_quad(
     engines: Engines,
     latency: LatencyPlan,
-    quad: Sequence[PlannedBlock],
+    quad: Sequence[tuple[int, PlannedBlock]],
     world: World,
     *,
     pair: int,
@@ -254,13 +259,14 @@ async def measure_quad(
     attempt: int,
     total: int,
 ) -> bool:
-    """Decode the blocks of a quad, of ``total`` in the pair; True if there was foreign load beside one of them."""
+    """Decode a quad's blocks; True if there was foreign load beside one of them.
+
+    Each comes with how many these engines have done before it, of ``total`` in the pair.
+    """
     disturbed = False
-    for block in quad:
+    for done, block in quad:
         again = ", again: there was foreign load" if attempt > 1 else ""
-        world.progress(
-            "decode", min(block.sequence, total) - 1, total, f"{ROLE_NAMES[block.role]}, batch {block.batch}{again}"
-        )
+        world.progress("decode", done, total, f"{ROLE_NAMES[block.role]}, batch {block.batch}{again}")
         decoded = await run_block(engines[block.role], latency, block.batch, seed + 1_000 * pair + block.quad)
         disturbed |= decoded.disturbed is not None
         world.recorder.append(

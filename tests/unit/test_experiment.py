@@ -163,6 +163,17 @@ async def test_each_pair_says_where_its_seconds_went() -> None:
     assert [one.stage_s for one in spent] == laps  # passes read the clock themselves
 
 
+async def test_tracing_has_its_seconds_also_where_it_ends_the_run() -> None:
+    arms = make.plan().arms
+    same = arms.model_copy(update={"candidate": arms.candidate.model_copy(update={"scratch": "baseline"})})
+    ticks = itertools.count()
+    recorder = ListRecorder()
+    world = World(FakeLauncher(recorder), lambda: float(next(ticks)), recorder, silent)
+    await run_comparison(make.plan(accuracy=make.accuracy_plan(4), arms=same), prompts(), world)
+    (spent,) = recorder.records().of(SpentRecord)
+    assert spent.stage_s == dict.fromkeys(("launches", "warm_up", "treatment", "end"), 1.0)  # a lap a reading
+
+
 async def test_a_half_that_a_look_decided_is_measured_no_further() -> None:
     """Four equal answers are `identical` at the look at 2 passes; the speed is decided at the look at 3 pairs."""
     verdict, records, plan = await run(accuracy=make.accuracy_plan(4, passes_max=10))
@@ -455,6 +466,19 @@ async def test_without_a_timed_batch_stress_takes_the_presets_largest() -> None:
     assert records.of(StressRecord) == ()
 
 
+async def test_stress_keeps_its_batch_once_the_speed_is_decided() -> None:
+    """Three pairs decide the speed; passes, whose answers differ from arm to arm, go on to the fifth."""
+    latency = make.LATENCY.model_copy(update={"batch_sizes": (1, 4), "primary_batch": 4})
+    kept = [make.one_pass(pair, role, [pair % 2 == 0] * 4) for pair in (1, 2, 3, 4) for role in ROLES]
+    recorder = ListRecorder()
+    recorder.kept = [questions_record(prompts()), *kept]
+    plan = make.plan(5, accuracy=make.accuracy_plan(4, passes_max=5), latency=latency, stress=True)
+    await run_comparison(plan, prompts(), World(FakeLauncher(recorder), lambda: 0.0, recorder, silent))
+    records = recorder.records()
+    assert {block.pair for block in records.of(BlockRecord)} == {1, 2, 3}
+    assert [(one.pair, one.batch) for one in records.of(StressRecord)] == [(5, 4)] * 2
+
+
 async def test_a_fault_under_stress_ends_the_run_before_the_second_pass() -> None:
     async def trip(call: Call) -> None:
         if call.method == "stress" and call.role == "B":
@@ -550,6 +574,19 @@ async def test_alternating_measures_one_engine_after_the_other() -> None:
     ] + 4 * [launch_order(plan, 1)[1]]
     assert len(records.of(TreatmentRecord)) == 2
     assert verdict == judge(records, plan)
+
+
+async def test_each_alternating_engine_counts_its_own_blocks() -> None:
+    told: list[tuple[int, int]] = []
+
+    def progress(stage: str, done: int, total: int, detail: str = "") -> None:
+        if stage == "decode" and detail:
+            told.append((done, total))
+
+    plan = make.plan(6, layout="alternating", accuracy=None)
+    recorder = ListRecorder()
+    await run_comparison(plan, (), World(FakeLauncher(recorder), lambda: 0.0, recorder, progress))
+    assert told == [(done, 4) for done in range(4)] * 2 * 6  # two batches of half a quad, two engines, six pairs
 
 
 async def test_alternating_ends_at_an_inactive_treatment_once_the_second_engine_was_counted() -> None:
