@@ -5,7 +5,9 @@ named; or, where nothing is named, the whole trace. A plan that names evidence w
 else differs, compares something else than was meant.
 """
 
-from collections.abc import Mapping, Sequence
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 
 from pydantic import JsonValue
@@ -33,7 +35,9 @@ NAMES_SHOWN = 40
 NAMES_TOLD = 5
 
 PerStep = Mapping[str, float]
-Attested = Mapping[Role, LaunchRecord]
+Attested = Mapping[Role, Sequence[LaunchRecord]]
+Said = tuple[str, ...]
+"""The distinct values that an arm's launches gave; none where none was recorded, and several where they disagree."""
 
 
 def judge_treatment(
@@ -50,7 +54,7 @@ def judge_treatment(
     by_fills = declared == BY_FILLS
     baseline, candidate = (_per_step(by_role[role], fills_only=by_fills) for role in ROLES)
     differing = _differing(baseline, candidate)
-    attested: Attested = {launch.role: launch for launch in reversed(launches)}
+    attested: Attested = {role: [launch for launch in launches if launch.role == role] for role in ROLES}
     claims = () if by_fills else tuple(_claim(one, baseline, candidate, attested) for one in declared)
     shown = (differing or sorted(baseline.keys() | candidate.keys())) if by_fills else differing[:NAMES_SHOWN]
     return TreatmentEvidence(
@@ -101,16 +105,15 @@ def _differing(baseline: PerStep, candidate: PerStep) -> list[str]:
 def _claim(one: Evidence, baseline: PerStep, candidate: PerStep, attested: Attested) -> Claim:
     match one:
         case FillsEvidence():
-            fills = [sum(n for name, n in arm.items() if FILLS.search(name)) for arm in (baseline, candidate)]
-            return _counted("fills per step differ", fills, "count")
+            return _fills(baseline, candidate)
         case KernelEvidence():
             counts = [sum(n for name, n in arm.items() if one.name in name) for arm in (baseline, candidate)]
             return _counted(f"kernel {one.name!r} {_CHANGES[one.change]}", counts, one.change)
         case AttributeEvidence():
-            said = [_attribute(attested.get(role), one) for role in ROLES]
+            said = [_agreed(_attribute(launch, one) for launch in attested[role]) for role in ROLES]
             return _said(f"{one.where} {one.name}", (one.baseline, one.candidate), said)
         case _:
-            said = [_version(attested.get(role), one.package) for role in ROLES]
+            said = [_version(attested[role], one.package) for role in ROLES]
             return _said(f"version of {one.package}", (one.baseline, one.candidate), said)
 
 
@@ -128,38 +131,54 @@ def _counted(declared: str, counts: Sequence[float], change: str) -> Claim:
     return Claim(declared=declared, seen=f"{a:g} per step in the baseline, {b:g} in the candidate", shown=shown)
 
 
-def _said(what: str, wanted: tuple[str | None, str | None], said: Sequence[str | None]) -> Claim:
-    """A value that both engines must say, each its own; one that is not recorded shows nothing."""
+def _fills(baseline: PerStep, candidate: PerStep) -> Claim:
+    """By name: more of one fill and as many fewer of another leave the sum as it was."""
+    a, b = (sum(n for name, n in arm.items() if FILLS.search(name)) for arm in (baseline, candidate))
+    differing = sum(FILLS.search(name) is not None for name in _differing(baseline, candidate))
+    seen = f"{a:g} per step in the baseline, {b:g} in the candidate; {differing} names differ"
+    return Claim(declared="fills per step differ", seen=seen, shown=differing > 0)
+
+
+def _said(what: str, wanted: tuple[str | None, str | None], said: Sequence[Said]) -> Claim:
+    """A value that all launches of an arm must say, each arm its own; one that is not recorded shows nothing."""
     a, b = said
-    matches = all(asked is None or asked == seen for asked, seen in zip(wanted, said, strict=True))
+    matches = all(asked is None or (asked,) == seen for asked, seen in zip(wanted, said, strict=True))
     arms = zip(("baseline", "candidate"), wanted, strict=True)
     asked = " and ".join(f"{arm} {value!r}" for arm, value in arms if value)
     return Claim(
         declared=f"{what}{': ' + asked if asked else ' differs'}",
         seen=f"{_value(a)} in the baseline, {_value(b)} in the candidate",
-        shown=matches and a is not None and b is not None and a != b,
+        shown=matches and len(a) == len(b) == 1 and a != b,
     )
 
 
-def _value(said: str | None) -> str:
-    return "not recorded" if said is None else repr(said)
+def _value(said: Said) -> str:
+    return " and ".join(map(repr, said)) or "not recorded"
 
 
-def _attribute(launch: LaunchRecord | None, one: AttributeEvidence) -> str | None:
-    if launch is None:
-        return None
+def _agreed(said: Iterable[str | None]) -> Said:
+    return tuple(dict.fromkeys(value for value in said if value is not None))
+
+
+def _attribute(launch: LaunchRecord, one: AttributeEvidence) -> str | None:
+    """The field as text: a string as it is, anything else as JSON; None where it is missing or null."""
     found: JsonValue = dict(launch.server_info if one.where == "server_info" else launch.attestation)
     for step in one.name.split("."):
         if not isinstance(found, dict) or step not in found:
             return None
         found = found[step]
-    return str(found)
+    return found if isinstance(found, str) or found is None else json.dumps(found)
 
 
-def _version(launch: LaunchRecord | None, package: str) -> str | None:
-    """From the full list of packages; before there was one, from the few versions that were attested."""
+def _version(launches: Sequence[LaunchRecord], package: str) -> Said:
+    """From the full lists of packages; before there were any, from the few versions that were attested.
+
+    An arm's launches are asked in one place only: the two may name the same build differently.
+    """
+    name = re.sub(r"[-_.]+", "-", package).lower()
     for place in ("packages", "versions"):
-        listed = launch.attestation.get(place) if launch else None
-        if isinstance(listed, dict) and listed.get(package) is not None:
-            return str(listed[package])
-    return None
+        lists = [launch.attestation.get(place) for launch in launches]
+        versions = [listed.get(name) for listed in lists if isinstance(listed, dict)]
+        if said := _agreed(None if version is None else str(version) for version in versions):
+            return said
+    return ()

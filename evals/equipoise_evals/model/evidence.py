@@ -1,10 +1,13 @@
 """What a comparison says beforehand will show that its arms ran different code. Data; ``judge.treatment`` reads it."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from equipoise_evals.model.base import Frozen
+
+ECHOED = frozenset({"arm", "launch_id", "pid"})
+"""Of the plugin's record: what each launch was given or called, which differs between arms whatever they run."""
 
 
 class FillsEvidence(Frozen):
@@ -28,12 +31,14 @@ class KernelEvidence(Frozen):
 
 
 class AttributeEvidence(Frozen):
-    """Something that each engine says of itself.
+    """Something that each engine says of itself, in every launch that says it at all.
 
     Attributes:
-        where: ``server_info`` is SGLang's own description, ``attestation`` the plugin's record.
+        where: ``server_info`` is the fields of SGLang's own description that launches record (backends, types, sizes),
+            ``attestation`` the plugin's record, less what only echoes what was asked for (arm, launch_id, pid).
         name: The field, with dots into objects, as ``scratch.policy``.
-        baseline: What the baseline must say, as text; null for anything that the candidate does not say.
+        baseline: What the baseline must say: a string as it is, anything else as JSON (``true``, not ``True``); a field
+            that is null is not recorded. Null here for anything that the candidate does not say.
         candidate: The same for the candidate.
     """
 
@@ -42,6 +47,14 @@ class AttributeEvidence(Frozen):
     name: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+){0,4}$", max_length=200)
     baseline: str | None = Field(default=None, max_length=200)
     candidate: str | None = Field(default=None, max_length=200)
+
+    @model_validator(mode="after")
+    def _shows_what_ran(self) -> Self:
+        if self.where == "attestation" and self.name.split(".")[0] in ECHOED:
+            raise ValueError(
+                f"{self.name} of the attestation only echoes what was asked for: it shows nothing that ran"
+            )
+        return self
 
 
 class VersionEvidence(Frozen):

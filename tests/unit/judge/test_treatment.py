@@ -90,6 +90,12 @@ def test_a_kernel_that_appears_disappears_or_changes_its_count(
             True,
         ),
         ({"kind": "version", "package": "torch"}, {"versions": {"torch": None}}, {"packages": {}}, False),
+        # Attested as PyPI compares names (PEP 503).
+        ({"kind": "version", "package": "A._b"}, {"packages": {"a-b": "1"}}, {"packages": {"a-b": "2"}}, True),
+        ({"kind": "attribute", "name": "kv", "candidate": "true"}, {"kv": False}, {"kv": True}, True),
+        ({"kind": "attribute", "name": "kv", "candidate": "True"}, {"kv": False}, {"kv": True}, False),
+        ({"kind": "attribute", "name": "kv", "candidate": "[1, null]"}, {"kv": []}, {"kv": [1, None]}, True),
+        ({"kind": "attribute", "name": "kv"}, {"kv": None}, {"kv": "fp8"}, False),
     ],
 )
 def test_what_engines_say_of_themselves(
@@ -167,6 +173,51 @@ def test_fills_may_be_declared_beside_other_evidence() -> None:
     seen = judge_treatment(make_fills(), (), declared(fills, {"kind": "kernel", "name": "bmm", "change": "count"}))
     assert seen is not None
     assert [claim.shown for claim in seen.claims] == [True, False]
+
+
+def test_fills_that_change_places_are_shown_by_their_names() -> None:
+    fills = declared({"kind": "fills"}, {"kind": "kernel", "name": "bmm", "change": "count"})
+    other = traces({"aten::zeros": 60.0, "bmm": 1.0}, {"aten::ones": 60.0, "bmm": 2.0})
+    seen = judge_treatment(other, (), fills)
+    assert seen is not None
+    assert seen.active
+    assert seen.claims[0].seen == "60 per step in the baseline, 60 in the candidate; 2 names differ"
+
+
+@pytest.mark.parametrize(
+    ("evidence", "later", "active"),
+    [
+        ({"kind": "attribute", "name": "kv"}, {}, True),  # a launch that does not say is no other word
+        ({"kind": "attribute", "name": "kv"}, {"kv": "fp8"}, True),
+        ({"kind": "attribute", "name": "kv"}, {"kv": "auto"}, False),
+        ({"kind": "attribute", "name": "kv", "candidate": "fp8"}, {"kv": "auto"}, False),
+        # The list of packages is recorded once; the few versions beside it may name the same build otherwise.
+        ({"kind": "version", "package": "torch"}, {"versions": {"torch": "2+cu130"}}, True),
+        ({"kind": "version", "package": "torch"}, {"packages": {"torch": "1"}}, False),
+    ],
+)
+def test_every_launch_of_an_arm_must_agree(
+    evidence: dict[str, JsonValue], later: dict[str, JsonValue], active: bool
+) -> None:
+    first = launches({"kv": "auto", "packages": {"torch": "1"}}, {"kv": "fp8", "packages": {"torch": "2"}})
+    second = [one.model_copy(update={"pair": 2}) for one in launches({}, later)]
+    seen = judge_treatment(traces(GEMM, GEMM), [*first, *second], declared(evidence))
+    assert seen is not None
+    assert seen.active is active
+
+
+def test_launches_that_disagree_are_told() -> None:
+    said = [*launches({"kv": "a"}, {"kv": "b"}), *launches({"kv": "a"}, {"kv": "c"})]
+    seen = judge_treatment(traces(GEMM, GEMM), said, declared({"kind": "attribute", "name": "kv"}))
+    assert seen is not None
+    assert seen.claims[0].seen == "'a' in the baseline, 'b' and 'c' in the candidate"
+
+
+@pytest.mark.parametrize("name", ["arm", "launch_id", "pid"])
+def test_what_only_echoes_the_request_is_no_evidence(name: str) -> None:
+    with pytest.raises(ValueError, match="only echoes what was asked for"):
+        declared({"kind": "attribute", "where": "attestation", "name": name})
+    assert declared({"kind": "attribute", "where": "server_info", "name": name})
 
 
 def make_fills() -> list[TreatmentRecord]:
