@@ -16,7 +16,8 @@ class GradedPass:
         role: The arm.
         right: Whether each answered question was answered rightly.
         texts: The text of each answer.
-        no_answer: Answers from which no final answer could be read; they count as not right.
+        no_answer: Answers from which no final answer could be read; they count as not right. None where another tool
+            graded, which does not tell.
         asked: Questions asked.
     """
 
@@ -24,7 +25,7 @@ class GradedPass:
     role: Role
     right: dict[int, bool]
     texts: dict[int, str]
-    no_answer: int
+    no_answer: int | None
     asked: int
 
 

@@ -67,7 +67,7 @@ def judge_imported(
     accuracy = _accuracy(runs, plan) if invalid is None else None
     latency = _latency(runs, plan) if invalid is None else None
     overall = judge_overall(plan, invalid, None, accuracy=accuracy, latency=latency)
-    said = words(overall, latency, accuracy)
+    said = words(overall, latency, accuracy, batch_known=baseline[0].concurrency is not None)
     advice = said.what_to_do
     if isinstance(overall, Inconclusive):
         advice += " Results of other tools can block a candidate and never ship it: let Equipoise launch both engines."
@@ -115,7 +115,7 @@ def require_comparable(runs: dict[Role, Sequence[ImportedRun]]) -> None:
 
 def _plan(runs: dict[Role, Sequence[ImportedRun]], margin_latency: float, margin_accuracy_pp: float) -> Plan:
     first, count = runs["A"][0], len(runs["A"])
-    batch = first.concurrency or 1
+    batch = first.concurrency or 1  # a plan has one; without a limit on requests no sentence names it
     timed = all(run.tpot_ms is not None for role in ROLES for run in runs[role])
     ids = tuple(sorted(first.right))
     latency = LatencyPlan(
@@ -154,10 +154,11 @@ def _missing(runs: dict[Role, Sequence[ImportedRun]], plan: Plan) -> Invalid | N
     limit = plan.accuracy.missing_share_max if plan.accuracy else 0.01
     for role in ROLES:
         for run in runs[role]:
-            if run.failed and run.requests and run.failed > limit * run.requests:
+            if run.failed and (run.requests is None or run.failed > limit * run.requests):
+                asked = "an unknown number of" if run.requests is None else run.requests
                 return Invalid(
                     reason="missing_answers",
-                    detail=f"{run.failed} of {run.requests} requests of {run.source} failed; at most {limit:.1%} may",
+                    detail=f"{run.failed} of {asked} requests of {run.source} failed; at most {limit:.1%} may",
                 )
     return None
 
@@ -167,7 +168,7 @@ def _accuracy(runs: dict[Role, Sequence[ImportedRun]], plan: Plan) -> AccuracyVe
         return None
     passes = tuple(
         GradedPass(
-            name=f"{role}{number}", role=role, right=run.right, texts=run.texts, no_answer=0, asked=len(run.right)
+            name=f"{role}{number}", role=role, right=run.right, texts=run.texts, no_answer=None, asked=len(run.right)
         )
         for role in ROLES
         for number, run in enumerate(runs[role], start=1)
@@ -176,7 +177,10 @@ def _accuracy(runs: dict[Role, Sequence[ImportedRun]], plan: Plan) -> AccuracyVe
 
 
 def _latency(runs: dict[Role, Sequence[ImportedRun]], plan: Plan) -> LatencyVerdict | None:
-    """By the mean time per output token, held against the mean end-to-end latency; the first token is shown beside."""
+    """By the mean time per output token, held against the mean end-to-end latency; the first token is shown beside.
+
+    Without the latter the time per output token stands for both, and the words name it alone.
+    """
     if plan.latency is None:
         return None
     batch = plan.latency.primary_batch

@@ -56,8 +56,12 @@ ENGINE_METRICS: tuple[EngineMetric, ...] = ("busy", "period")
 
 
 def clock_names(evidence: LatencyEvidence) -> tuple[str, str]:
-    """What ``busy`` and ``period`` are called here."""
-    return IMPORTED_NAMES if evidence.clock == "imported" else CLOCK_NAMES[evidence.phase]
+    """What ``busy`` and ``period`` are called here; the same name where imported runs state one clock only."""
+    if evidence.clock != "imported":
+        return CLOCK_NAMES[evidence.phase]
+    first, second = IMPORTED_NAMES
+    is_one = evidence.period == evidence.busy.model_copy(update={"metric": "period"})
+    return (first, first if is_one else second)
 
 
 def judge_latency(plan: Plan, latency: LatencyPlan, measured: Measured) -> LatencyVerdict | None:
@@ -155,7 +159,8 @@ def _word(plan: Plan, evidence: LatencyEvidence) -> LatencyVerdict:
     if evidence.clock == "client":
         why = "the engines ran already: only the client's clock was read, in rounds of one launch each"
         return LatencyInconclusive(why=why, pairs_needed=None, evidence=evidence)
-    if evidence.look not in plan.looks or (evidence.busy.units < LOOKS[0] and not evidence.busy.borrowed):
+    borrowed = evidence.busy.borrowed and evidence.period.borrowed
+    if evidence.look not in plan.looks or (evidence.busy.units < LOOKS[0] and not borrowed):
         return LatencyInconclusive(
             why=_no_look(plan, evidence.look), pairs_needed=_needed_before_a_look(plan, evidence), evidence=evidence
         )

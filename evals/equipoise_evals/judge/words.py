@@ -71,8 +71,9 @@ _MENDS: dict[InvalidReason, str] = {
 
 _VERBS: dict[Phase, str] = {"decode": "decodes", "prefill": "prefills"}
 _GERUNDS: dict[Phase, str] = {"decode": "decoding", "prefill": "prefilling"}
+_STEPS: dict[Phase, str] = {"decode": "decode step", "prefill": "prefill"}
 _SAME: dict[TreatmentRule, str] = {
-    "fills": "the same fills and allocations per decode step",
+    "fills": "the same fills and allocations per {step}",
     "declared": "the same kernels, and nothing that was declared to differ does",
     "kernels": "the same kernels, equally often in every step",
 }
@@ -93,50 +94,54 @@ def words(
     *,
     declared_aa: bool = False,
     rule: TreatmentRule = "fills",
+    phase: Phase = "decode",
+    batch_known: bool = True,
 ) -> Words:
     """The sentences for a verdict.
 
-    ``declared_aa`` says that both arms are meant to be equal, ``rule`` what was compared to see whether they are.
+    ``declared_aa`` says that both arms are meant to be equal, ``rule`` what was compared to see whether they are and
+    ``phase`` in what; ``batch_known`` is false where nobody limited how many requests there were at a time.
     """
-    parts = [part for part in (latency_sentence(latency), accuracy_sentence(accuracy)) if part]
+    parts = [part for part in (latency_sentence(latency, batch_known=batch_known), accuracy_sentence(accuracy)) if part]
     if len(parts) == 1:
         parts.append(f"{'speed' if latency is None else 'accuracy'} was not measured")
     if isinstance(accuracy, Regression):
         parts.reverse()  # What blocks is said first.
+    same = _SAME[rule].format(step=_STEPS[phase])
     return Words(
-        headline=f"{AA_DECLARED if declared_aa else ''}{_headline(overall, parts, rule)}",
+        headline=f"{AA_DECLARED if declared_aa else ''}{_headline(overall, parts, same)}",
         how_sure=_how_sure(overall, latency, accuracy),
         what_to_do=_what_to_do(overall, latency, accuracy),
     )
 
 
-def latency_sentence(verdict: LatencyVerdict | None) -> str:
+def latency_sentence(verdict: LatencyVerdict | None, *, batch_known: bool = True) -> str:
     """One clause on latency; empty if it was not measured."""
     if verdict is None:
         return ""
     evidence, phase = verdict.evidence, verdict.evidence.phase
     busy = evidence.busy
-    where, clocks = f"at batch {busy.batch}", _both_clocks(evidence)
+    where, clocks = f" at batch {busy.batch}" if batch_known else "", _both_clocks(evidence)
     match verdict:
         case Faster():
             probably = "probably more" if busy.effect < -verdict.evidence.margin else "probably less"
             by = _SIZES[verdict.size].format(margin=f"{verdict.evidence.margin:.2%}", probably=probably)
-            return f"the candidate {_VERBS[phase]} faster {where}, {by} ({clocks})"
+            return f"the candidate {_VERBS[phase]} faster{where}, {by} ({clocks})"
         case Equivalent(measurably_slower=True):
             return (
-                f"the candidate is measurably slower {where}, by less than the margin of {verdict.evidence.margin:.2%} "
+                f"the candidate is measurably slower{where}, by less than the margin of {verdict.evidence.margin:.2%} "
                 f"({clocks})"
             )
         case Equivalent():
             return (
-                f"{_GERUNDS[phase]} {where} is equally fast within the margin of {verdict.evidence.margin:.2%} "
+                f"{_GERUNDS[phase]}{where} is equally fast within the margin of {verdict.evidence.margin:.2%} "
                 f"({clocks})"
             )
         case LatencyInconclusive():
-            return f"{phase} speed {where} is not decided ({verdict.why})"
+            return f"{phase} speed{where} is not decided ({verdict.why})"
         case _:
             margin = f"the margin of {evidence.margin:.2%}"
-            return f"the candidate {_VERBS[phase]} slower {where}, by more than {margin} ({clocks})"
+            return f"the candidate {_VERBS[phase]} slower{where}, by more than {margin} ({clocks})"
 
 
 def accuracy_sentence(verdict: AccuracyVerdict | None) -> str:
@@ -158,12 +163,10 @@ def accuracy_sentence(verdict: AccuracyVerdict | None) -> str:
             return f"accuracy is not decided ({difference}; {verdict.why})"
 
 
-def _headline(overall: Overall, parts: list[str], rule: TreatmentRule) -> str:
+def _headline(overall: Overall, parts: list[str], same: str) -> str:
     match overall:
         case TreatmentInactive():
-            return (
-                f"Both arms ran {_SAME[rule]}: the change under test was not active, so this run says nothing about it."
-            )
+            return f"Both arms ran {same}: the change under test was not active, so this run says nothing about it."
         case Invalid():
             return f"The run cannot be judged: {overall.detail}."
         case _:
@@ -191,11 +194,13 @@ def how_sure_of_latency(evidence: LatencyEvidence) -> str:
     pairs = f"{busy.pairs} launch pair{'s' * (busy.pairs != 1)}"
     if evidence.clock == "imported":
         pairs = f"{busy.pairs} runs of each arm"
-    if busy.pairs == 2:
+    if busy.units == 2:
         pairs += ", which bound little"
     if busy.interval is None or period.interval is None:
         return f"{busy_name} has no interval yet ({pairs})"
-    changes = f"{busy_name} changes by {_limits(busy.interval)} and {period_name} by {_limits(period.interval)}"
+    changes = f"{busy_name} changes by {_limits(busy.interval)}"
+    if period_name != busy_name:
+        changes += f" and {period_name} by {_limits(period.interval)}"
     return f"with {busy.interval.level:.1%} confidence {changes} ({pairs})"
 
 
@@ -310,7 +315,8 @@ def _how_much(latency: LatencyVerdict | None) -> str:
 def _both_clocks(evidence: LatencyEvidence) -> str:
     names = (name.removeprefix("the ") for name in clock_names(evidence))
     effects = (_percent(evidence.busy.effect), _percent(evidence.period.effect))
-    return ", ".join(f"{effect} {name}" for effect, name in zip(effects, names, strict=True))
+    by_name = dict(zip(names, effects, strict=True))
+    return ", ".join(f"{effect} {name}" for name, effect in by_name.items())
 
 
 def _sentence(clauses: Iterable[str]) -> str:

@@ -236,7 +236,8 @@ class AccuracyEvidence(Frozen):
         graded: Questions with an answer in both arms of the pair (A1, B1).
         missing: Questions without an answer in at least one of them.
         both_correct: Right in both; ``only_baseline``, ``only_candidate`` and ``neither`` likewise.
-        no_answer: Answers, baseline and candidate, from which no final answer could be read (they count as not right).
+        no_answer: Answers, baseline and candidate, from which no final answer could be read (they count as not right);
+            None where another tool graded, which does not tell.
         scores: Share of right answers of each pass, by name: ``A1``, ``B1``, ...
         score_sd_pp: SD of a pass's score over the launches of an arm, pooled; None below two passes.
         binomial_sd_pp: What that SD would be if a score were that many coin tosses, for comparison.
@@ -265,7 +266,7 @@ class AccuracyEvidence(Frozen):
     only_baseline: int = Field(ge=0)
     only_candidate: int = Field(ge=0)
     neither: int = Field(ge=0)
-    no_answer: tuple[int, int]
+    no_answer: tuple[int | None, int | None]
     scores: dict[str, float]
     score_sd_pp: float | None = None
     binomial_sd_pp: float

@@ -7,7 +7,7 @@ from statsmodels.stats.power import TTestPower
 from equipoise_evals.calibrate.accuracy import _word
 from equipoise_evals.judge import judge
 from equipoise_evals.judge.words import latency_sentence
-from equipoise_evals.model import ROLES, BlockRecord, LatencyInconclusive, LaunchHistory, Record
+from equipoise_evals.model import ROLES, BlockRecord, EngineMetric, LatencyInconclusive, LaunchHistory, Record
 from equipoise_evals.stats.paired import tango_interval
 from tests.support import records as make
 
@@ -135,6 +135,15 @@ def test_history_allows_a_look_at_two_pairs() -> None:
     assert latency.word == "faster"
     assert latency.evidence.busy.borrowed
     assert any("borrows" in note for note in latency.evidence.notes)
+
+
+@pytest.mark.parametrize("borrowing", ["busy", "period"])
+def test_a_look_at_two_pairs_borrows_for_both_clocks_or_waits(borrowing: EngineMetric) -> None:
+    history = LaunchHistory(d0=12.0, s0=0.0005, histories=6, source="six A/A comparisons")
+    plan = make.plan(looks=(2, 3, 4, 5, 6, 8, 10), history={borrowing: history})
+    latency = judge(make.together(make.launches(plan, 2), make.exact_blocks([-0.0164, -0.0160])), plan).latency
+    assert isinstance(latency, LatencyInconclusive)
+    assert latency.evidence.busy.borrowed is (borrowing == "busy")
 
 
 def test_two_pairs_that_contradict_history_wait_for_a_third() -> None:

@@ -121,6 +121,7 @@ def test_equal_answers_are_identical_and_still_do_not_ship(tmp_path: Path) -> No
     verdict = judged(tmp_path, [harness()] * 3, [harness()] * 3)
     assert verdict.accuracy is not None
     assert (verdict.accuracy.word, verdict.overall.word) == ("identical", "inconclusive")
+    assert verdict.accuracy.evidence.no_answer == (None, None)  # the harness tells right from wrong, and no more
 
 
 def test_another_filter_may_count(tmp_path: Path) -> None:
@@ -193,6 +194,38 @@ def test_runs_that_lost_requests_are_not_judged(tmp_path: Path, lossy: str) -> N
     assert verdict.overall.reason == "missing_answers"
     assert "4 of 64 requests of" in verdict.overall.detail
     assert (verdict.latency, verdict.accuracy) == (None, None)
+
+
+@pytest.mark.parametrize("requests", [None, 0])
+def test_lost_requests_of_an_unknown_number_are_not_judged(tmp_path: Path, requests: int | None) -> None:
+    sound = runs(tmp_path, "a", [vllm(1.0)] * 3)
+    lossy = [*sound[:2], sound[2].model_copy(update={"requests": requests, "failed": 1})]
+    verdict = judge_imported(sound, lossy, margin_latency=0.005, margin_accuracy_pp=1.0)[0]
+    assert isinstance(verdict.overall, Invalid)
+    assert f"1 of {'an unknown number of' if requests is None else 0} requests of" in verdict.overall.detail
+
+
+@pytest.mark.parametrize("scale", [0.95, 1.0, 1.002, 1.05])
+def test_a_batch_that_nobody_set_is_not_named(tmp_path: Path, scale: float) -> None:
+    free = [run.model_copy(update={"concurrency": None}) for run in runs(tmp_path, "a", [vllm(s) for s in BASE])]
+    other = [run.model_copy(update={"tpot_ms": scale * (run.tpot_ms or 0)}) for run in free]
+    verdict = judge_imported(free, other, margin_latency=0.005, margin_accuracy_pp=1.0)[0]
+    assert "batch" not in verdict.headline
+    assert "  " not in verdict.headline
+    limited = judged(tmp_path, [vllm(s) for s in BASE], [vllm(s * scale) for s in BASE])
+    assert "at batch 16" in limited.headline
+
+
+def test_without_an_end_to_end_latency_one_clock_is_named(tmp_path: Path) -> None:
+    arms = [[vllm(scale * s) for s in (1.0, 1.0005, 0.9995)] for scale in (1.0, 0.95)]
+    bare = [[json.dumps({k: v for k, v in json.loads(t).items() if k != "mean_e2el_ms"}) for t in arm] for arm in arms]
+    verdict = judged(tmp_path, *bare)
+    assert "(-5.00 % time per output token)" in verdict.headline
+    assert "end-to-end" not in verdict.headline + verdict.how_sure
+    assert verdict.how_sure.count("time per output token") == 1
+    both = judged(tmp_path, *arms)
+    assert "-5.00 % end-to-end latency)" in both.headline
+    assert "and the end-to-end latency by" in both.how_sure
 
 
 def test_lost_requests_are_counted_where_a_tool_tells_of_them(tmp_path: Path) -> None:
