@@ -155,6 +155,14 @@ class LatencyPlan(Frozen):
             raise ValueError("warmup_steps leaves fewer than 4 timed steps in a block")
         return self
 
+    @model_validator(mode="after")
+    def _objective_has_requests(self) -> Self:
+        if self.slo is not None and self.phase == "prefill":
+            raise ValueError(
+                "slo needs phase decode: of prefills no times of whole requests are recorded, so none could meet it"
+            )
+        return self
+
 
 class LaunchHistory(Frozen):
     """What A/A comparisons on this machine say about the spread between launches of one metric.
@@ -210,8 +218,8 @@ class Plan(Frozen):
     arms: ArmPair
     declared_aa: bool
     layout: Layout = "co_resident"
-    layout_why: str = ""
-    gpu_type: str = ""
+    layout_why: str = Field(default="", exclude_if=lambda why: not why)
+    gpu_type: str = Field(default="", exclude_if=lambda kind: not kind)
     pairs_max: int = Field(ge=1, le=100)
     looks: tuple[int, ...]
     seed: int

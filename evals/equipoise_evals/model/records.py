@@ -63,7 +63,7 @@ class LaunchRecord(Frozen):
     server_info: dict[str, JsonValue]
     stage_s: dict[str, float]
     attached: bool = False
-    node: str = ""
+    node: str = Field(default="", exclude_if=lambda node: not node)
 
 
 class PdlLinks(Frozen):

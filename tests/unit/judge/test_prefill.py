@@ -7,7 +7,17 @@ import pytest
 from equipoise_evals.decode.schedule import planned_blocks
 from equipoise_evals.judge import judge
 from equipoise_evals.judge.goodput import good_per_s, met_share
-from equipoise_evals.model import BlockRecord, ClientTiming, LatencyEvidence, Plan, Record, Role, Slo, StepColumns
+from equipoise_evals.model import (
+    BlockRecord,
+    ClientTiming,
+    LatencyEvidence,
+    LatencyPlan,
+    Plan,
+    Record,
+    Role,
+    Slo,
+    StepColumns,
+)
 from tests.support import records as make
 
 PREFILL = make.LATENCY.model_copy(update={"phase": "prefill", "prompt_tokens": 512})
@@ -100,6 +110,19 @@ def test_a_request_meets_an_objective_with_both_of_its_times() -> None:
 def test_an_objective_that_asks_for_nothing_is_none() -> None:
     with pytest.raises(ValueError, match="ttft_ms, tpot_ms or both"):
         Slo()
+
+
+def test_prefills_take_no_objective() -> None:
+    with pytest.raises(ValueError, match="slo needs phase decode: of prefills no times of whole requests are recorded"):
+        LatencyPlan.model_validate(PREFILL.model_dump() | {"slo": {"ttft_ms": 10}})
+
+
+def test_an_inactive_treatment_is_told_of_what_was_traced() -> None:
+    def headline(plan: Plan) -> str:
+        return judge(make.together(make.launches(plan, 1), make.treatment(60.0, 60.0)), plan).headline
+
+    assert "the same fills and allocations per prefill:" in headline(prefill_plan())
+    assert "the same fills and allocations per decode step:" in headline(make.plan())
 
 
 def goodput_blocks(plan: Plan, met: dict[Role, list[float]]) -> list[Record]:

@@ -136,3 +136,10 @@ def test_every_request_of_a_stress_phase_ended_in_one_way() -> None:
     phase = make.stress(2, "A").phases[0]
     with pytest.raises(ValidationError, match="20 requests, but 20 finished, 1 aborted, 0 failed"):
         StressedPhase.model_validate(phase.model_dump() | {"aborted": 1})
+
+
+def test_fields_that_a_plan_or_launch_does_not_use_are_left_out_of_its_json() -> None:
+    """Records of before these fields existed keep their bytes."""
+    assert {"layout_why", "gpu_type"}.isdisjoint(make.plan().model_dump(mode="json"))
+    assert "node" not in make.launch(1, "A", "baseline").model_dump(mode="json")
+    assert make.plan(gpu_type="H200", layout_why="asked").model_dump(mode="json")["gpu_type"] == "H200"
