@@ -181,7 +181,7 @@ def machine_histories(cell: CostCell, rng: np.random.Generator, machines: int = 
 def _history(world: LatencyWorld, plan: Plan, rng: np.random.Generator) -> History:
     sds: dict[EngineMetric, list[float]] = {metric: [] for metric in METRICS}
     for _ in range(HISTORIES):
-        blocks = [block for pair in range(1, HISTORY_PAIRS + 1) for block in _blocks(world, plan, pair, rng)]
+        blocks = [block for pair in range(1, HISTORY_PAIRS + 1) for block in pair_blocks(world, plan, pair, rng)]
         contrasts = measure(Records(records=tuple(blocks)), plan).contrasts
         for metric in METRICS:
             logs = [contrast.log_ratio for contrast in contrasts[metric, _latency(plan).primary_batch]]
@@ -197,10 +197,10 @@ def simulate_designs(world: LatencyWorld, history: History, costs: Costs, rng: n
     plan = latency_plan(MARGIN)
     starts_s = rng.uniform(*costs.start_s, size=(PAIRS_MAX, 2)).sum(axis=1)
     spent_s = np.cumsum(starts_s + rng.uniform(*costs.measuring_s, size=PAIRS_MAX))
-    first = _blocks(world, plan, 1, rng)
+    first = pair_blocks(world, plan, 1, rng)
     seen = [measure(Records(records=tuple(first)), plan)]
     for pair in range(2, PAIRS_MAX + 1):
-        seen.append(joined(seen[-1], measure(Records(records=tuple(_blocks(world, plan, pair, rng))), plan)))
+        seen.append(joined(seen[-1], measure(Records(records=tuple(pair_blocks(world, plan, pair, rng))), plan)))
     ended = {}
     for design in DESIGNS:
         pairs, word = _ends(design, plan, history, seen) if design.looks else (1, naive_word(first, plan))
@@ -236,10 +236,6 @@ def naive_word(blocks: Iterable[BlockRecord], plan: Plan) -> str:
     if low > 0:
         return "slower"
     return "equivalent" if low > -MARGIN and high < MARGIN else "inconclusive"
-
-
-def _blocks(world: LatencyWorld, plan: Plan, pair: int, rng: np.random.Generator) -> list[BlockRecord]:
-    return pair_blocks(world, plan, pair, rng)
 
 
 def _latency(plan: Plan) -> LatencyPlan:
