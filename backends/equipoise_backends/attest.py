@@ -134,12 +134,13 @@ def describe_versions() -> dict[str, str | None]:
 def describe_packages() -> dict[str, str]:
     """Every package in this process's environment with its version, by its name in small letters with hyphens.
 
-    What setuptools brings inside itself, and puts on the path once somebody imports it, was not installed.
+    What setuptools brings inside itself, and puts on the path once somebody imports it, was not installed; nor was what
+    a removal left half of, whose folder names nothing.
     """
     found = {
         re.sub(r"[-_.]+", "-", package.metadata["Name"]).lower(): package.version
         for package in reversed(list(distributions()))  # what stands first on the path is what is imported
-        if "_vendor" not in Path(str(package.locate_file(""))).parts
+        if package.metadata["Name"] and "_vendor" not in Path(str(package.locate_file(""))).parts
     }
     return dict(sorted(found.items()))
 

@@ -59,7 +59,7 @@ class HostDelay:
         target_us: The time.
 
     Attributes:
-        measured_us: Median of the delays so far.
+        measured_us: Median of the first delays, at most `TRIALS`; None before the first.
     """
 
     def __init__(self, target_us: int) -> None:

@@ -89,7 +89,8 @@ class StepClock:
         every: Rows are kept of every so many steps.
         alternating: Rows are kept of every step in every other `ALTERNATE_STEPS` steps, beginning with the first ones.
         prefills: Prefills get rows too, marked by `PREFILL` in place of the graph's batch.
-        delay: Called after each graph replay and each eager forward, inside the busy time; for tests only.
+        delay: Called after each graph replay and each eager decode step, inside the busy time; never after a prefill.
+            For tests only.
     """
 
     def __init__(

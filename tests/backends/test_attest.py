@@ -2,6 +2,7 @@
 
 import json
 import os
+from importlib.metadata import distributions
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -152,3 +153,11 @@ def test_refused_settings_leave_a_record_that_cannot_pass_for_an_arm() -> None:
     record = ask(RefusedPlugin("EQUIPOISE_ARM is not set"), SimpleNamespace())
     assert record["refused"] == "EQUIPOISE_ARM is not set"
     assert "arm" not in record
+
+
+def test_what_has_no_name_is_no_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "half_removed-1.dist-info").mkdir()
+    (tmp_path / "whole-2.dist-info").mkdir()
+    (tmp_path / "whole-2.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: A._Whole\nVersion: 2\n")
+    monkeypatch.setattr(attest, "distributions", lambda: distributions(path=[str(tmp_path)]))
+    assert attest.describe_packages.__wrapped__() == {"a-whole": "2"}
