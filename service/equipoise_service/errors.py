@@ -27,8 +27,8 @@
         │   ├── QuestionsChanged   409  the set is no longer the one that was planned
         │   └── QuestionsUnavailable 503
         ├── NoEngine               503  this machine has no engine environment to start engines from
-        ├── TooFewDevices          422  the layout and the tensor parallelism ask for more GPUs than there are
-        ├── UnknownEngine          422  an arm names an engine environment that the configuration lacks
+        ├── TooFewDevices          422  layout and parallelism ask for more GPUs than there are
+        ├── UnknownEngine          422  an arm names an engine environment that is not registered
         ├── EmptyIdempotencyKey    422
         ├── IdempotencyConflict    409
         ├── InvalidCursor          422
@@ -48,7 +48,7 @@
         ├── LogNotKept             404  the log of an engine that did not run here, or is kept no more
         ├── NotFinished            409  a report of something that has no verdict
         ├── AlreadyFinished        409  cancelling what has ended
-        ├── NotResumable           409  resuming what has a verdict, or has not ended
+        ├── NotResumable           409  resuming what has a verdict, has not ended, or failed its attestation
         ├── NotEnded               409  exporting what is queued or running
         ├── NotComparable          409  two comparisons whose results do not answer the same question
         └── StorageUnavailable     503  the database is locked, full or cannot be reached; it is tried again
@@ -214,7 +214,7 @@ class BackendUnsupported(Refusal):
 
 
 class TooFewDevices(Refusal):
-    """The layout and the tensor parallelism ask for more GPUs than a comparison can get here."""
+    """Layout and parallelism of the engines ask for more GPUs than a comparison can get here."""
 
     title = "Too few devices"
     type = "too-few-devices"
@@ -222,7 +222,7 @@ class TooFewDevices(Refusal):
     def __init__(self, layout: str, needed: int, there: int) -> None:
         detail = (
             f"layout {layout} takes {needed} GPUs of one machine and there are {there}; ask for another layout, "
-            "a smaller --tp-size, or more devices (EQUIPOISE_DEVICES)"
+            "a smaller --tp-size, --pp-size or --dp-size, or more devices (EQUIPOISE_DEVICES)"
         )
         super().__init__(detail, [FieldError("/layout", detail)])
 
@@ -237,7 +237,7 @@ class NoEngine(Refusal):
 
 
 class UnknownEngine(Refusal):
-    """An arm asks for an engine environment that is not configured."""
+    """An arm asks for an engine environment that is not registered; ``equipoise env add`` registers one."""
 
     title = "Unknown engine environment"
     type = "unknown-engine"

@@ -126,7 +126,8 @@ class Machine:
 
     def unsupported(self, arm: ArmSpec) -> str | None:
         """Why this machine's GPU and SGLang cannot run an arm; None if they can, or if there is nobody to ask."""
-        gpu = _nvml() if self.device == "cuda" else None
+        here = self.device == "cuda" and self.settings.executor == "local"  # a cluster's nodes have GPUs of their own
+        gpu = _nvml(",".join(self.devices()), 1) if here else None
         version = installed_sglang(self.environments()[arm.engine].python)
         return None if gpu is None or version is None else unsupported(arm.flags, version, gpu.capability())
 

@@ -11,6 +11,7 @@ Everything that can be refused is refused here, before any engine starts.
 """
 
 from collections.abc import Sequence
+from itertools import chain
 
 from pydantic import ValidationError
 
@@ -26,9 +27,10 @@ from equipoise_evals.model import (
     SamplingPlan,
     looks_up_to,
 )
+from equipoise_evals.model.plan import PAIRS_PER_UNIT
 from equipoise_service.access.addresses import address_fault, endpoint
 from equipoise_service.access.engine_options import REMOTE_CODE_FLAG, flag_faults, variable_faults
-from equipoise_service.engines.placing import TENSOR_PARALLEL, chosen_layout, gpus_needed
+from equipoise_service.engines.placing import PARALLEL, chosen_layout, gpus_needed
 from equipoise_service.engines.presets import Preset
 from equipoise_service.errors import (
     BackendUnsupported,
@@ -67,16 +69,18 @@ def resolve(request: CompareRequest, machine: Machine) -> Plan:
     if not request.attached and f"{model.name}@{model.revision}" in machine.settings.remote_code:
         arms = with_remote_code(arms)
     layout, why = resolve_layout(request, arms, model, machine)
+    per_unit = PAIRS_PER_UNIT[layout]
+    pairs_max = max(per_unit, request.pairs_max - request.pairs_max % per_unit)  # half a unit would decide nothing
     return Plan(
         preset=request.preset,
         model=model,
         arms=arms,
         declared_aa=request.declared_aa,
-        pairs_max=request.pairs_max,
+        pairs_max=pairs_max,
         layout=layout,
         layout_why=why,
         gpu_type=request.gpu_type or "",
-        looks=looks_up_to(request.pairs_max, layout=layout),
+        looks=looks_up_to(pairs_max, layout=layout),
         seed=request.seed,
         accuracy=accuracy,
         latency=latency,
@@ -120,12 +124,21 @@ def _hint(asked: str, machine: Machine) -> str:
 
 
 def with_defaults(request: CompareRequest, preset: Preset) -> CompareRequest:
-    """The request with the preset's values of fields that it did not give."""
-    return request.model_copy(update=preset.defaults_beside(frozenset(request.model_fields_set)))
+    """The request with the preset's values of fields that it did not give, held to the rules of any request.
+
+    Raises:
+        RequestInvalid: What was given does not go with the preset's values.
+    """
+    given = request.model_dump(exclude_unset=True)
+    try:
+        return CompareRequest.model_validate(given | preset.defaults_beside(frozenset(request.model_fields_set)))
+    except ValidationError as wrong:
+        faults = [FieldError("/" + "/".join(map(str, one["loc"])), one["msg"]) for one in wrong.errors()]
+        raise RequestInvalid(faults) from wrong
 
 
 def require_allowed(request: CompareRequest, settings: Settings) -> None:
-    """Refuse flags and variables that a request may not set; the preset's own may be anything.
+    """Refuse flags and variables that a request may not set; the preset's own were held to the list when it was read.
 
     Raises:
         RequestInvalid: Names every one of them.
@@ -152,7 +165,7 @@ def resolve_layout(request: CompareRequest, arms: ArmPair, model: ModelRef, mach
     if request.gpu_type is not None and not on_cluster:
         raise RequestInvalid([FieldError("/gpu_type", "only a service with EQUIPOISE_EXECUTOR=ray can choose one")])
     for arm in (arms.baseline, arms.candidate):
-        for name in TENSOR_PARALLEL:
+        for name in chain.from_iterable(PARALLEL.values()):
             flag_value(arm.flags, name)
     layout, why = (
         chosen_layout(model, arms, machine.device_bytes()) if request.layout is None else (request.layout, ASKED)

@@ -94,7 +94,9 @@ async def running(
             plan = resolve(request)
             if settings.choose_blocks and request.steps_per_block is None and request.quads is None:
                 plan = with_chosen_blocks(plan, store)
-            return with_history(plan, store, machine.sglang, settings.history_days)
+            # Past launches of this host say nothing of the node on which a cluster runs the next ones.
+            days = settings.history_days if settings.executor == "local" else 0
+            return with_history(plan, store, machine.sglang, days)
 
         sending = asyncio.create_task(sender.run(), name="webhooks")
         try:

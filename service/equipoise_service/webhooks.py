@@ -6,6 +6,7 @@ keeps its id and its bytes over all attempts, so that a receiver can tell a repe
 
 import asyncio
 import base64
+import contextlib
 import hashlib
 import hmac
 import logging
@@ -113,7 +114,9 @@ class Sender:
             async with client.stream("POST", delivery.url, content=body, headers=headers) as response:
                 wrong = None if response.is_success else f"HTTP {response.status_code}"
         except asyncio.CancelledError:
-            self._store.webhooks.let_go(delivery.id)  # for the last attempt of this service, or the next one's first
+            # For this service's last attempt, or the next one's first; what cannot be said now is free in a minute.
+            with contextlib.suppress(StorageUnavailable, SQLAlchemyError):
+                self._store.webhooks.let_go(delivery.id)
             raise
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as broken:
             wrong = f"{type(broken).__name__}: {broken}"

@@ -79,6 +79,7 @@ class Worker:
         self._task: asyncio.Task[None] | None = None
         self._cancelled = False
         self._lost = False
+        self._ending = False
 
     def recover(self) -> None:
         """Queue everything again that a service left in the middle, or give it its final status.
@@ -129,9 +130,8 @@ class Worker:
             AlreadyFinished: It has ended.
         """
         if comparison_id == self._current and self._task is not None and not self._task.done():
-            if not self._cancelled:  # a second order would break off the end of its engines
-                self._cancelled = True
-                self._task.cancel()
+            self._cancelled = True
+            self._end(self._task)
             return
         stored = self._store.comparisons.get(comparison_id)
         if stored is None:
@@ -143,21 +143,27 @@ class Worker:
     async def _take(self, stored: Stored) -> None:
         """Run one comparison as a task of its own, so that it can be cancelled without ending the worker."""
         task = asyncio.create_task(self._measure_and_judge(stored), name=f"comparison {stored.id}")
-        self._current, self._task, self._cancelled, self._lost = stored.id, task, False, False
+        self._current, self._task = stored.id, task
+        self._cancelled = self._lost = self._ending = False
         beating = asyncio.create_task(self._beat(stored.id, task), name=f"heartbeat {stored.id}")
         ending = False
         try:
             await asyncio.wait({task})
         except asyncio.CancelledError:
             ending = True
-            if not self._cancelled:
-                task.cancel()
+            self._end(task)
             await asyncio.wait({task})  # until its engines are gone
             raise
         finally:
             beating.cancel()
             await self._settled(stored, task, once=ending)
             self._current, self._task = None, None
+
+    def _end(self, task: "asyncio.Task[None]") -> None:
+        """Order the end of what is at work, once: a second order would break off the end of its engines."""
+        if not self._ending:
+            self._ending = True
+            task.cancel()
 
     async def _beat(self, comparison_id: str, task: "asyncio.Task[None]") -> None:
         """Renew the lease while the comparison runs; end its engines if somebody else has taken it over."""
@@ -180,7 +186,7 @@ class Worker:
                 extra=_about(comparison_id),
             )
             self._lost = True
-            task.cancel()
+            self._end(task)
             return
 
     async def _settled(self, stored: Stored, task: "asyncio.Task[None]", *, once: bool) -> None:

@@ -53,6 +53,7 @@ def test_the_components_are_those_put_in_and_the_counts_follow() -> None:
     assert found.step_sd == pytest.approx(0.02, rel=0.05)
     assert found.block_sd == pytest.approx(0.002, rel=0.3)
     assert found.launch_sd == pytest.approx(0.001, rel=0.5)
+    assert found.steps_per_block == pytest.approx(44, rel=0.35)
     assert found.block_s == pytest.approx(0.1)
     # 32 blocks of 72 steps: 150 s less 16 of a batch in both arms, halved between the arms.
     in_blocks_s = 16 * (0.1 + 72 * found.step_s)

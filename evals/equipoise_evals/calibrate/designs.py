@@ -33,7 +33,7 @@ History = dict[EngineMetric, LaunchHistory]
 
 
 class Costs(Frozen):
-    """Seconds that hold the device, each drawn evenly from a range measured on an H200 host (DESIGN, "Facts measured").
+    """Seconds that hold the device, each drawn evenly from the range that the first H200 host showed.
 
     Attributes:
         start_s: One engine start.

@@ -147,7 +147,7 @@ def _treatment(treatment: TreatmentEvidence, *, declared_aa: bool) -> Table:
     if not counts:
         said = nothing_counted(treatment).removesuffix(".")
         state = f"{state}; {said[0].lower()}{said[1:]}"
-    table = _table(f"\ntreatment: {state}", "counted per decode step", "baseline", "candidate")
+    table = _table(f"\ntreatment: {state}", "counted per step", "baseline", "candidate")
     for what, shown, seen in claims(treatment):
         table.add_row(escape(f"{what}: {shown} ({seen})"), "", "")
     for name, (baseline, candidate) in counts.items():

@@ -42,12 +42,14 @@ class Places:
 
     def __init__(self) -> None:
         self._idle: list[Place] = []
+        self._timers: dict[int, asyncio.TimerHandle] = {}
 
     def take(self, bundle: Bundle, name: str) -> Place:
         """An idle place of this kind, or a new one, which may have to wait for room."""
         for place in self._idle:
             if place.bundle == bundle:
                 self._idle.remove(place)
+                self._timers.pop(id(place)).cancel()  # or it would end the next time that the place is kept
                 return place
         for place in list(self._idle):
             self._expire(place)
@@ -56,7 +58,7 @@ class Places:
     def keep(self, place: Place) -> None:
         """Keep a place for the next comparison, but not for long."""
         self._idle.append(place)
-        asyncio.get_running_loop().call_later(KEPT_S, self._expire, place)
+        self._timers[id(place)] = asyncio.get_running_loop().call_later(KEPT_S, self._expire, place)
 
     def give_back(self, place: Place) -> None:
         """End its process and free what it held."""

@@ -142,7 +142,7 @@ def _latency_refusals(first: Report, second: Report) -> Iterator[str]:
     devices = (_devices(first), _devices(second))
     if devices[0] != devices[1]:
         yield f"they ran on different devices: {_sentence(devices[0])}, and {_sentence(devices[1])}"
-    for name in ("primary_batch", "prompt_tokens", "steps_per_block", "warmup_steps"):
+    for name in ("phase", "primary_batch", "prompt_tokens", "steps_per_block", "warmup_steps"):
         a, b = getattr(plans[0], name), getattr(plans[1], name)
         if a != b:
             yield f"{name} is {a} in the first and {b} in the second, so their steps ran at other sizes or contexts"

@@ -171,7 +171,7 @@ class SGLangEngine:
         stream = self._whole("decode", self.client.stream_batch(prompts, 1 + steps + SPARE_STEPS))
         client, telemetry, disturbed = await self._observed(stream)
         telemetry |= clock_cost(await self._whole("decode", self.client.server_info()))
-        rows = rows_of(steps, self.arm.environment)
+        rows = rows_of(steps, self.launch.command.variables)
         try:
             columns = full_batch(self._steps.since(begin), batch, rows)
             return Decoded(

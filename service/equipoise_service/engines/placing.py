@@ -1,11 +1,12 @@
 """Where engines run: a pool of GPUs cut into device sets, and whether two engines fit on one. Nothing is started here.
 
-A device set is as many GPUs as the arms' tensor parallelism asks for, the first ones of the pool. The estimate of
-memory is that of weights and KV pool, which is what SGLang's ``--mem-fraction-static`` limits; what it cannot know it
-says.
+A device set is as many GPUs as the arms' flags ask for, by tensor, pipeline and data parallelism, the first ones of
+the pool. The estimate of memory is that of weights and KV pool, which is what SGLang's ``--mem-fraction-static``
+limits; what it cannot know it says.
 """
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -15,9 +16,18 @@ from equipoise_evals.model import ArmPair, ArmSpec, Layout, ModelRef, Plan, Role
 from equipoise_service.engines.backends import value_of
 from equipoise_service.engines.environment import MEMORY_FRACTIONS
 
-TENSOR_PARALLEL = ("--tp-size", "--tensor-parallel-size", "--tp")
+PARALLEL = {
+    "tensor": ("--tp-size", "--tensor-parallel-size", "--tp"),
+    "pipeline": ("--pp-size", "--pipeline-parallel-size", "--pp"),
+    "data": ("--dp-size", "--data-parallel-size", "--dp"),
+}
+"""Flags of SGLang that multiply the GPUs of an engine, under every name of each."""
+SHARED_DATA_PARALLEL = "--enable-dp-attention"
+"""With it data parallelism is inside the GPUs of tensor parallelism and takes none of its own."""
 WEIGHTS = ("*.safetensors", "*.bin", "*.pt")
 GIB = 1024**3
+OTHER_CACHES = ("kv_lora_rank", "layer_types", "hybrid_override_pattern", "sliding_window_pattern")
+"""Fields of a ``config.json`` whose models keep less than K and V of every head in every layer."""
 
 
 class Place(NamedTuple):
@@ -32,20 +42,24 @@ class Place(NamedTuple):
     node: str = ""
 
 
-def tensor_parallel(arms: ArmPair) -> int:
+def gpus_of_engine(arms: ArmPair) -> int:
     """GPUs that one engine takes: the larger number of the two arms, whose flags are whole numbers."""
-    sizes = [int(value_of(name, arm.flags) or 1) for arm in (arms.baseline, arms.candidate) for name in TENSOR_PARALLEL]
-    return max(sizes)
+    return max(_gpus_of_arm(arm) for arm in (arms.baseline, arms.candidate))
+
+
+def _gpus_of_arm(arm: ArmSpec) -> int:
+    kinds = [kind for kind in PARALLEL if kind != "data" or SHARED_DATA_PARALLEL not in arm.flags]
+    return math.prod(max(int(value_of(name, arm.flags) or 1) for name in PARALLEL[kind]) for kind in kinds)
 
 
 def gpus_needed(arms: ArmPair, layout: Layout) -> int:
     """GPUs that a launch pair takes, both device sets of ``crossover`` together."""
-    return tensor_parallel(arms) * (2 if layout == "crossover" else 1)
+    return gpus_of_engine(arms) * (2 if layout == "crossover" else 1)
 
 
 def devices_of(plan: Plan, pair: int, role: Role, pool: Sequence[str]) -> tuple[str, ...]:
     """The GPUs of one engine out of the pool; none where the pool is empty."""
-    size = tensor_parallel(plan.arms)
+    size = gpus_of_engine(plan.arms)
     start = size * device_sets(plan, pair)[role]
     return tuple(pool[start : start + size])
 
@@ -68,6 +82,8 @@ def kv_bytes_per_token(config: dict[str, object], dtype: str | None) -> int | No
     def whole(*names: str) -> int | None:
         return next((value for name in names if isinstance(value := config.get(name), int)), None)
 
+    if any(config.get(name) for name in OTHER_CACHES):
+        return None
     layers, heads = whole("num_hidden_layers"), whole("num_attention_heads")
     kv_heads, size = whole("num_key_value_heads", "num_attention_heads"), whole("head_dim")
     hidden = whole("hidden_size")
@@ -90,7 +106,7 @@ def chosen_layout(model: ModelRef, arms: ArmPair, device_bytes: int | None) -> t
     known = [size for size in sizes if size is not None]
     if device_bytes is None or len(known) < len(sizes):
         return "co_resident", "the default: how much of a GPU's memory two engines need is not known here"
-    needed, share = max(known) / tensor_parallel(arms), MEMORY_FRACTIONS["cuda"][0]
+    needed, share = max(known) / gpus_of_engine(arms), MEMORY_FRACTIONS["cuda"][0]
     sentence = (
         f"weights and KV pool of one engine take {needed / GIB:.1f} GiB of each of its GPUs, and of two that "
         f"share it the first gets {share:.0%} of {device_bytes / GIB:.1f} GiB"

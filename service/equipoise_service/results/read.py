@@ -61,6 +61,8 @@ def read_runs(file: Path, answer_filter: str | None = None) -> list[ImportedRun]
     except ValidationError as odd:
         first = odd.errors()[0]
         raise ResultFileError(f"{file}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from odd
+    except (KeyError, TypeError, AttributeError) as odd:
+        raise ResultFileError(f"{file}: not as its tool writes it: {type(odd).__name__}: {odd}") from odd
 
 
 def _documents(text: str) -> list[Any]:
@@ -139,9 +141,9 @@ def _aiperf(one: Mapping[str, Any], source: str) -> ImportedRun:
         requests=None if completed is None else round(completed) + errors,
         failed=errors,
         concurrency=concurrency if isinstance(concurrency, int) else None,
-        tpot_ms=_milliseconds(one, "inter_token_latency"),
-        ttft_ms=_milliseconds(one, "time_to_first_token"),
-        e2e_ms=_milliseconds(one, "request_latency"),
+        tpot_ms=_milliseconds(one, "inter_token_latency", source),
+        ttft_ms=_milliseconds(one, "time_to_first_token", source),
+        e2e_ms=_milliseconds(one, "request_latency", source),
     )
 
 
@@ -150,10 +152,12 @@ def _average(one: Mapping[str, Any], name: str) -> float | None:
     return None if metric is None else metric.get("avg")
 
 
-def _milliseconds(one: Mapping[str, Any], name: str) -> float | None:
+def _milliseconds(one: Mapping[str, Any], name: str, source: str) -> float | None:
     average = _average(one, name)
     if average is not None and one[name].get("unit") != "ms":
-        raise ResultFileError(f"{name} is given in {one[name].get('unit')!r}, where milliseconds are expected")
+        raise ResultFileError(
+            f"{source}: {name} is given in {one[name].get('unit')!r}, where milliseconds are expected"
+        )
     return average
 
 

@@ -11,8 +11,8 @@ import pytest
 from equipoise_evals.decode.schedule import planned_blocks
 from equipoise_evals.judge import judge
 from equipoise_evals.model import BlockRecord, LatencyVerdict, Plan, Record, StepColumns
-from tests.guarantee.stats.rates import at_least, at_most
 from tests.support import records as make
+from tests.support.rates import at_least, at_most
 
 pytestmark = pytest.mark.guarantee
 

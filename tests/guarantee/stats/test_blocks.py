@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import signal
 
 from equipoise_evals.stats.steady import mser5, steady_state, two_levels
-from tests.guarantee.stats.rates import at_least, at_most
+from tests.support.rates import at_least, at_most
 
 pytestmark = pytest.mark.guarantee
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from equipoise_evals.stats.latency import ratio_interval
 from equipoise_evals.stats.looks import look_plan
 from equipoise_evals.stats.moderated import GUARD_ALPHA, launch_prior, moderated_interval
-from tests.guarantee.stats.rates import at_least, at_most, exactly
+from tests.support.rates import at_least, at_most, exactly
 
 pytestmark = pytest.mark.guarantee
 

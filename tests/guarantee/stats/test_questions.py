@@ -7,7 +7,7 @@ from scipy import stats
 from equipoise_evals.stats.equality import launch_permutation, mismatch_upper, output_shift
 from equipoise_evals.stats.paired import clustered_mean, mcnemar, tango_interval, tango_noninferiority
 from equipoise_evals.stats.sequential import gsprt
-from tests.guarantee.stats.rates import at_least, at_most
+from tests.support.rates import at_least, at_most
 
 pytestmark = pytest.mark.guarantee
 

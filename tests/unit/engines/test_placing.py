@@ -14,8 +14,8 @@ from equipoise_service.engines.placing import (
     devices_of,
     engine_bytes,
     gpus_needed,
+    gpus_of_engine,
     kv_bytes_per_token,
-    tensor_parallel,
 )
 from tests.support import records as make
 
@@ -43,9 +43,22 @@ def model(folder: Path, gib: float, config: dict[str, Any] | None = None) -> Mod
 
 @pytest.mark.parametrize("flag", ["--tp-size", "--tp", "--tensor-parallel-size"])
 def test_tensor_parallelism_is_read_off_the_flags(flag: str) -> None:
-    assert tensor_parallel(arms(flag, "2")) == 2
-    assert tensor_parallel(arms()) == 1
+    assert gpus_of_engine(arms(flag, "2")) == 2
+    assert gpus_of_engine(arms()) == 1
     assert [gpus_needed(arms(flag, "2"), layout) for layout in ("co_resident", "alternating", "crossover")] == [2, 2, 4]
+
+
+def test_every_kind_of_parallelism_takes_gpus_but_data_parallelism_within_tensor_parallelism() -> None:
+    assert gpus_of_engine(arms("--pp-size", "2")) == 2
+    assert gpus_of_engine(arms("--tp-size", "2", "--pp-size", "3", "--dp-size", "2")) == 12
+    assert gpus_of_engine(arms("--tp-size", "4", "--dp-size", "4", "--enable-dp-attention")) == 4
+
+
+@pytest.mark.parametrize("other", [{"kv_lora_rank": 512}, {"layer_types": ["full_attention", "linear_attention"]}])
+def test_models_with_another_cache_than_k_and_v_of_every_layer_are_not_estimated(other: dict[str, object]) -> None:
+    config: dict[str, object] = {"num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 64}
+    assert kv_bytes_per_token(config, None) == 2 * 2 * 4 * 16 * 2
+    assert kv_bytes_per_token(config | other, None) is None
 
 
 @pytest.mark.parametrize(("layout", "sets"), [("co_resident", 1), ("alternating", 1), ("crossover", 2)])

@@ -33,7 +33,7 @@ def test_a_terminal_gets_tables_unless_json_is_asked_for(
     assert main(["judge", EVIDENCE, "--check"]) == 0
     shown = capsys.readouterr()
     assert json.loads(stored)["overall"]["word"].capitalize() in shown.out
-    assert "counted per decode step" in shown.out
+    assert "counted per step" in shown.out
     assert "schema_version" not in shown.out
     assert shown.err == "equal to the stored verdict\n"
     assert main(["judge", EVIDENCE, "--json"]) == 0

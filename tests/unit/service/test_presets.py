@@ -81,6 +81,7 @@ def test_a_file_of_the_operators_is_a_preset_beside_the_shipped_ones(tmp_path: P
         ("--trust-remote-code", "--device, cpu", 6, "no request may run a model repository's code"),
         ("baseline: {nane: old}", "baseline: {name: old}", 7, "baseline.nane: Extra inputs"),
         ("--page-size, big", "--page-size, 64", 12, "--page-size needs a whole number, not 'big'"),
+        ("--page-size, '{runing}'", "--page-size, 64", 12, "--page-size needs a whole number, not '{runing}'"),
         ("LD_PRELOAD: x", "OMP_NUM_THREADS: 2", 13, "LD_PRELOAD is not among the variables"),
         ("OMP_NUM_THREADS: many", "OMP_NUM_THREADS: 2", 13, "OMP_NUM_THREADS needs a whole number"),
         ("change: vanishes", "change: appears", 15, "'appears', 'disappears' or 'count'"),

@@ -114,3 +114,35 @@ def test_work_in_the_background_names_its_comparison_too() -> None:
     logs.comparison.reset(token)
     background.flush()
     assert seen == ["one"]
+
+
+async def test_engines_are_ended_once_however_often_their_end_is_ordered(store: Store) -> None:
+    """A second cancellation would break off what the first one began: the end of the engines."""
+    begun, orders = asyncio.Event(), 0
+
+    class Slow:
+        async def measure(self, stored: Stored, holder: Holder) -> Concluded:
+            nonlocal orders
+            begun.set()
+            while True:
+                try:
+                    await asyncio.sleep(0.2 if orders else 60)
+                except asyncio.CancelledError:
+                    orders += 1
+                else:
+                    raise asyncio.CancelledError
+
+    comparison_id = new_id()
+    store.comparisons.add(NewComparison(comparison_id, "m", "{}", "0" * 64, "{}"))
+    at_work = Worker(store, Slow(), Bell(), Rules(Lease("here", lease_s=0.04)))
+    running = asyncio.create_task(at_work.run())
+    await begun.wait()
+    with store.database.write() as connection:  # somebody else takes it over, and the next heartbeat says so
+        connection.execute(update(comparisons).values(lease_owner="there"))
+    while not orders:
+        await asyncio.sleep(0.005)
+    at_work.cancel(comparison_id)
+    running.cancel()
+    await asyncio.wait({running})
+    assert orders == 1
+    assert stored(store, comparison_id).status is Status.RUNNING  # it is the other's to end

@@ -261,6 +261,7 @@ def test_a_metric_that_a_run_does_not_state_is_not_compared(tmp_path: Path) -> N
         ('{"results": {}, "n-samples": {}}', "give the samples_….jsonl beside it"),
         (json.dumps(json.loads(vllm(1.0)) | {"mean_tpot_ms": -1}), "tpot_ms: Input should be greater than 0"),
         (json.dumps(json.loads(aiperf(1.0)) | {"time_to_first_token": {"unit": "s", "avg": 1}}), "given in 's'"),
+        ('{"doc_id": 0, "filtered_resps": [], "filter": "none", "exact_match": 1.0}', "not as its tool writes it"),
         ('{"doc_id": 0, "filtered_resps": [], "filter": "none"}', "says of no question whether it was right"),
     ],
 )

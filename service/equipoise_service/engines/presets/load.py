@@ -9,7 +9,7 @@ import yaml
 from pydantic import ValidationError
 
 from equipoise_service.access.engine_options import Kind, flag_faults, variable_faults
-from equipoise_service.engines.presets.model import Devices, Options, Preset
+from equipoise_service.engines.presets.model import PLACEHOLDERS, Devices, Options, Preset
 from equipoise_service.errors import PresetError
 
 Place = tuple[str | int, ...]
@@ -93,7 +93,7 @@ def _refused(preset: Preset, flags: Mapping[str, Kind], variables: Mapping[str, 
         for device in ("any", "cuda", "cpu"):
             options: Options = getattr(devices, device)
             # What a placeholder becomes is whole numbers.
-            words = ["1" if word.startswith("{") else word for word in options.flags]
+            words = ["1" if word in PLACEHOLDERS else word for word in options.flags]
             for fault in flag_faults(words, "", flags):
                 yield (*owner, device, "flags", int(fault.pointer.strip("/"))), fault.detail
             for fault in variable_faults(options.environment, "", variables):

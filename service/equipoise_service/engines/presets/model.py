@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from equipoise_evals.model import ArmPair, ArmSpec, Evidence, Frozen, Part, Phase, ScratchPolicy
 from equipoise_service.engines.environment import Device
 
-BATCH_SIZES, RUNNING = "{batch_sizes}", "{running}"
+BATCH_SIZES, RUNNING = PLACEHOLDERS = "{batch_sizes}", "{running}"
 LEAST_RUNNING = 16
 
 
