@@ -14,6 +14,7 @@ from equipoise_evals.model import (
     ROLE_NAMES,
     ROLES,
     AccuracyInconclusive,
+    AccuracyPlan,
     AskedQuestion,
     BlockRecord,
     GuardRecord,
@@ -75,8 +76,7 @@ async def run_comparison(plan: Plan, prompts: Sequence[AnyPrompt], world: World)
                 live = await treatment_is_live(engines, plan, pair, world)
                 watch.lap("treatment")
                 if live:
-                    if still_open.accuracy:
-                        await measure_accuracy(engines, plan, prompts, pair, world)
+                    await measure_accuracy(engines, plan, prompts, pair, world, accuracy=still_open.accuracy)
                     watch.lap("gsm8k")
                     await measure_latency(engines, still_open, pair, world)
                     watch.lap("blocks")
@@ -203,19 +203,28 @@ async def treatment_is_live(engines: Engines, plan: Plan, pair: int, world: Worl
     return evidence.active
 
 
-async def measure_accuracy(engines: Engines, plan: Plan, prompts: Sequence[AnyPrompt], pair: int, world: World) -> None:
+async def measure_accuracy(
+    engines: Engines,
+    plan: Plan,
+    prompts: Sequence[AnyPrompt],
+    pair: int,
+    world: World,
+    *,
+    accuracy: AccuracyPlan | None,
+) -> None:
     """One greedy pass per engine over the same questions, in the order in which the engines were started.
 
-    ``plan`` is the whole plan: stress takes the largest batch that it times, also once the latency half is decided.
+    ``accuracy`` is that half while it is open. ``plan`` is the whole plan, so that stress takes the largest batch that
+    is timed also once the speed is decided.
     """
-    if plan.accuracy is None or pair > plan.accuracy.passes_max:
+    if accuracy is None or pair > accuracy.passes_max:
         return
     passed = {(done.pair, done.role) for done in world.recorder.records().of(PassRecord)}
     roles = [role for role in launch_order(plan, pair) if role in engines and (pair, role) not in passed]
     if roles and plan.stress and pair > 1:
         await put_under_stress(engines, plan, pair, world)
     for role in roles:
-        await measure_pass(engines[role], plan.accuracy, prompts, pair, world)
+        await measure_pass(engines[role], accuracy, prompts, pair, world)
     await ask_divergences(engines, prompts, pair, world)
 
 
