@@ -235,9 +235,17 @@ def _pair(baseline: ArmSpec, candidate: ArmSpec) -> ArmPair:
 
 
 def resolve_latency(request: CompareRequest, machine: Machine, phase: Phase = "decode") -> LatencyPlan | None:
-    """The latency half; None if it was not asked for."""
+    """The latency half; None if it was not asked for.
+
+    Raises:
+        RequestInvalid: An objective is given and prefills, which have no tokens after the first, are timed.
+    """
     if "latency" not in request.parts:
         return None
+    if phase == "prefill" and request.slo is not None:
+        raise RequestInvalid(
+            [FieldError("/slo", "prefills are timed here, so no request has times to hold against it")]
+        )
     profile = machine.profile
     steps = request.steps_per_block or profile.steps_per_block
     # A block shortened by the request keeps the profile's share of warm-up steps.

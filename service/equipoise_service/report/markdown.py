@@ -122,7 +122,11 @@ def _accuracy(accuracy: AccuracyVerdict, word: str) -> list[str]:
         ("asked, graded, missing", f"{evidence.asked}, {evidence.graded}, {evidence.missing}"),
         ("right in both, only baseline", f"{evidence.both_correct}, {evidence.only_baseline}"),
         ("only candidate, neither", f"{evidence.only_candidate}, {evidence.neither}"),
-        ("no final answer (baseline, candidate)", f"{evidence.no_answer[0]}, {evidence.no_answer[1]}"),
+        *(
+            [("no final answer (baseline, candidate)", f"{evidence.no_answer[0]}, {evidence.no_answer[1]}")]
+            if None not in evidence.no_answer
+            else []
+        ),
         ("passes per arm", str(evidence.passes)),
         *((f"identical texts {name}", f"{share:.1%}") for name, share in sorted(evidence.matches.items())),
     ]

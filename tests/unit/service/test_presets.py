@@ -12,7 +12,7 @@ from equipoise_service.engines.presets.document import document
 from equipoise_service.engines.presets.model import Preset
 from equipoise_service.machine import Machine
 from equipoise_service.requests import CompareRequest
-from equipoise_service.resolve import preset_of, with_defaults
+from equipoise_service.resolve import preset_of, resolve, with_defaults
 from equipoise_service.settings import Settings
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "presets.md"
@@ -164,6 +164,12 @@ def test_a_preset_sets_what_the_request_leaves_out(tmp_path: Path) -> None:
     )
     own = with_defaults(CompareRequest(model="m", batch_sizes=(4,), primary_batch=4, prompt_tokens=9), preset)
     assert (own.batch_sizes, own.primary_batch, own.prompt_tokens, own.steps_per_block) == ((4,), 4, 9, 24)
+
+
+def test_an_objective_of_requests_does_not_go_with_prefills(tmp_path: Path) -> None:
+    asked = CompareRequest.model_validate({"model": "m", "preset": "prefill", "slo": {"ttft_ms": 100.0}})
+    with pytest.raises(errors.RequestInvalid, match="prefills are timed here"):
+        resolve(asked, machine(tmp_path))
 
 
 def test_prefill_cannot_be_timed_in_engines_that_ran_already(tmp_path: Path) -> None:
