@@ -120,6 +120,8 @@ STEPS: dict[str, Step] = {
     **{f"aa-8b-{number:02}": Step("llama-8b-shape", AA_8B, claims.no_difference) for number in range(1, 11)},
     # The variance of the first H200 records asks for many short blocks; do launches then differ less?
     "aa-8b-short-blocks": Step("llama-8b-shape", {**AA_8B, "steps_per_block": 48, "quads": 12}, claims.no_difference),
+    # One engine alone on the GPU: does it jump between levels too, and does the order of starts matter?
+    "aa-8b-alone": Step("llama-8b-shape", {**AA_8B, "pairs_max": 2, "layout": "alternating"}, claims.no_difference),
     "starts": Step("llama-8b-shape", {**AA_8B, "pairs_max": 4}, claims.starts),
     "verdict-8b": Step(
         "llama-8b-shape",
