@@ -159,7 +159,7 @@ STEPS: dict[str, Step] = {
         "llama-8b-shape",
         {
             "parts": ["latency"],
-            "pairs_max": 4,
+            "pairs_max": 6,
             "layout": "crossover",
             "baseline": DUMMY_WEIGHTS,
             "candidate": DUMMY_WEIGHTS,
