@@ -1,7 +1,8 @@
 """How far launches differ on this machine, out of its own A/A comparisons, for a plan that borrows it.
 
-Owns the rule of what is comparable: the same host and driver, SGLang, device, model, layout, engine options and blocks, and
-no older than the operator allows. How it is borrowed, and when the pairs at hand contradict it, is the judge's.
+Owns the rule of what is comparable: the same host and driver, SGLang, device, model, layout, engine options and
+blocks, and no older than the operator allows. How it is borrowed, and when the pairs at hand contradict it, is the
+judge's.
 """
 
 import json
@@ -41,7 +42,7 @@ def with_history(plan: Plan, store: Store, sglang: Callable[[], str | None], day
     """The plan with the launch variances that this machine's A/A comparisons tell, if there are enough of them.
 
     Its looks then begin at 2 launch pairs. Where two pairs make one unit nothing is borrowed: a spread between pairs
-    is not one between units. In ``alternating`` a drift from launch to launch is part of both spreads, past and present.
+    is not one between units. In ``alternating`` a drift from launch to launch is part of both spreads, then and now.
 
     Args:
         plan: A resolved plan.

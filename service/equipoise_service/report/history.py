@@ -41,7 +41,10 @@ class Control(NamedTuple):
 
 
 class Noise(NamedTuple):
-    """One machine in one layout. ``launch_sd`` is the SD of a launch pair's log-ratio, pooled; None without two pairs in any run."""
+    """One machine in one layout.
+
+    ``launch_sd`` is the SD of a launch pair's log-ratio, pooled; None without two pairs, each a unit, in any run.
+    """
 
     machine: str
     controls: tuple[Control, ...]

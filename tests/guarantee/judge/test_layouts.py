@@ -15,7 +15,7 @@ import pytest
 from equipoise_evals.calibrate.latency import LatencyOutcome, latency_plan, simulate_latency
 from equipoise_evals.calibrate.worlds import LatencyWorld, pair_blocks
 from equipoise_evals.judge import judge, measure
-from equipoise_evals.model import BlockRecord, LaunchHistory, LatencyContrast, Plan, Records, looks_up_to
+from equipoise_evals.model import BlockRecord, LatencyContrast, LaunchHistory, Plan, Records, looks_up_to
 from equipoise_evals.stats.moderated import launch_prior
 from tests.support.guarantees import require_at_least, require_at_most
 
