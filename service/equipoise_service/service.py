@@ -21,6 +21,7 @@ from equipoise_service.requests import CompareRequest
 from equipoise_service.settings import Settings, variable_of
 from equipoise_service.slots import Slots
 from equipoise_service.store import Lease, Store
+from equipoise_service.tasks import to_the_end
 from equipoise_service.webhooks import Sender
 from equipoise_service.worker import Executor, Rules, Worker
 
@@ -107,8 +108,9 @@ async def running(
         finally:
             for task in (working, sending):
                 task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
+                await to_the_end(asyncio.wait({task}))
+                if not task.cancelled():
+                    task.result()
             await sender.flush()
     finally:
         cluster.close()
