@@ -117,8 +117,8 @@ def read_declared_aa(connection: Connection, limit: int) -> tuple[Summary, ...]:
 
 
 def _summary(row: Row[Any]) -> Summary:
-    identity, status, *others = row
-    return Summary(identity, Status(status), *others)
+    values = tuple(row)
+    return Summary(values[0], Status(values[1]), *values[2:])
 
 
 def accepted_columns(plan: str, request: str, model: str) -> dict[str, str]:

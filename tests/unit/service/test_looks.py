@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -127,7 +127,7 @@ async def test_every_listener_hears_every_event_once_and_the_end(store: Store, c
 
     told: list[list[Any]] = [[] for _ in range(LISTENERS)]
     listeners = [asyncio.create_task(listen(heard)) for heard in told]
-    writes = (
+    writes: tuple[Callable[[], object], ...] = (
         lambda: store.comparisons.claim(keep.LEASE),
         lambda: store.events.append(comparison_id, "progress", {"done": 1}),
         lambda: store.comparisons.cancel(comparison_id, "on request"),

@@ -1,0 +1,78 @@
+"""The tables: as migrations make them, on SQLite and PostgreSQL, with instants that have a zone."""
+
+import sqlite3
+from datetime import UTC, datetime
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Table, insert
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import StatementError
+from sqlalchemy.schema import CreateTable
+
+from equipoise_service.store import (
+    Store,
+)
+from equipoise_service.store.tables import UtcDateTime, events, metadata
+from tests.unit.service.store.moves import add
+
+
+@pytest.mark.sqlite
+def test_sqlite_is_prepared(store: Store) -> None:
+    with store.database.read() as connection:
+        pragmas = {
+            name: connection.exec_driver_sql(f"PRAGMA {name}").scalar()
+            for name in ("journal_mode", "foreign_keys", "synchronous", "busy_timeout")
+        }
+    assert pragmas == {"journal_mode": "wal", "foreign_keys": 1, "synchronous": 2, "busy_timeout": 2_000}
+
+
+def test_migrations_lead_to_the_tables(store: Store) -> None:
+    with store.database.read() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
+        assert compare_metadata(context, metadata) == []
+
+
+@pytest.mark.sqlite
+def test_migrations_and_tables_have_the_same_constraints(store: Store) -> None:
+    # compare_metadata does not look at CHECK constraints, so the two schemas' own words are compared.
+    with store.database.read() as connection:
+        migrated = connection.exec_driver_sql("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").all()
+    declared = sqlite3.connect(":memory:")
+    for table in metadata.sorted_tables:
+        declared.execute(str(CreateTable(table).compile(dialect=sqlite.dialect())))
+    wanted = dict(declared.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall())
+    declared.close()
+    for name, sql in migrated:
+        if name in wanted:
+            assert checks(sql) == checks(wanted[name]), name
+
+
+def checks(sql: str) -> set[str]:
+    return {line.strip().rstrip(",") for line in sql.splitlines() if "CHECK" in line}
+
+
+@pytest.mark.parametrize("table", metadata.sorted_tables, ids=lambda table: table.name)
+def test_the_tables_are_sql_for_postgresql_too(table: Table) -> None:
+    # Compiled, not run, since `make test` meets a server last. It keeps out types and clauses that only SQLite has.
+    sql = str(CreateTable(table).compile(dialect=make_url("postgresql://").get_dialect()()))
+    assert "TIMESTAMP WITH TIME ZONE" in sql or table.name == "record_parts"
+
+
+def test_instants_need_a_zone() -> None:
+    kind = UtcDateTime()
+    with pytest.raises(ValueError, match="no time zone"):
+        kind.process_bind_param(datetime(2026, 1, 1), sqlite.dialect())  # noqa: DTZ001 - that is what is refused
+    assert kind.process_bind_param(None, sqlite.dialect()) is None
+    aware = datetime(2026, 1, 1, tzinfo=UTC)
+    assert kind.process_result_value(aware, sqlite.dialect()) == aware
+
+
+def test_an_instant_without_zone_never_reaches_the_database(store: Store) -> None:
+
+    row = {"comparison_id": add(store), "seq": 9, "kind": "x", "payload": "{}"}
+    naive = datetime(2026, 1, 1)  # noqa: DTZ001 - that is what is refused
+    with pytest.raises(StatementError, match="no time zone"), store.database.write() as connection:
+        connection.execute(insert(events).values(at=naive, **row))
