@@ -1,0 +1,65 @@
+"""Runs the command line over simulated engines, and says what it left."""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+import pytest
+
+from equipoise_service.cli import main
+from tests.integration.service.served import PATIENCE_S, variables_of
+
+QUICK = [
+    "--parts", "latency", "--pairs-max", "1", "--quads", "1", "--steps-per-block", "16", "--batch-sizes", "1,4",
+    "--primary-batch", "4",
+]  # fmt: skip
+
+
+Command = Callable[..., int]
+
+
+def command_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Runs a command in this process over a data folder and returns its exit code."""
+
+    def run(*arguments: str, **knobs: object) -> int:
+        for name in [name for name in os.environ if name.startswith("EQUIPOISE_")]:
+            monkeypatch.delenv(name)
+        for name, value in variables_of(folder, **knobs).items():
+            monkeypatch.setenv(name, value)
+        return main(arguments)
+
+    return run
+
+
+class Blocked(NamedTuple):
+    """A finished comparison that blocks, what the command printed, and the folder it is in."""
+
+    id: str
+    out: str
+    folder: Path
+
+
+def engines_below(folder: Path) -> list[int]:
+    """Engine processes of the service whose data lies below this folder; others on this machine are not ours."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("EQUIPOISE_STEP_LOG", "").startswith(f"{folder}/"):
+                found.append(process.pid)
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return found
+
+
+def id_in(text: str) -> str:
+    return text.split("comparison ", 1)[1][:36]
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
