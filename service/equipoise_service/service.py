@@ -21,7 +21,7 @@ from equipoise_service.requests import CompareRequest
 from equipoise_service.settings import Settings, variable_of
 from equipoise_service.slots import Slots
 from equipoise_service.store import Lease, Store
-from equipoise_service.tasks import to_the_end
+from equipoise_service.tasks import cancelled
 from equipoise_service.webhooks import Sender
 from equipoise_service.worker import Executor, Rules, Worker
 
@@ -107,10 +107,7 @@ async def running(
             yield Service(settings, store, bell, Looks(store), worker, working, planned, machine, sending, metrics)
         finally:
             for task in (working, sending):
-                task.cancel()
-                await to_the_end(asyncio.wait({task}))
-                if not task.cancelled():
-                    task.result()
+                await cancelled(task)
             await sender.flush()
     finally:
         cluster.close()

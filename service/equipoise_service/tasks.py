@@ -24,3 +24,15 @@ async def to_the_end(work: Awaitable[T]) -> T:
     if order is not None:
         raise order
     return result
+
+
+async def cancelled(task: "asyncio.Task[object] | asyncio.Task[None]") -> None:
+    """Order a task to end and wait until it has, however often this one is cancelled meanwhile.
+
+    Raises:
+        Exception: What the task ended with, other than by the order.
+    """
+    task.cancel()
+    await to_the_end(asyncio.wait({task}))
+    if not task.cancelled():
+        task.result()

@@ -1,6 +1,7 @@
 """Work that a cancellation must not cut short comes to its end, however often its waiter is cancelled."""
 
 import asyncio
+import contextlib
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,7 +13,7 @@ from equipoise_service.ids import new_id
 from equipoise_service.measuring import Concluded
 from equipoise_service.slots import Slots
 from equipoise_service.store import Holder, Lease, NewComparison, Status, Store, Stored
-from equipoise_service.tasks import to_the_end
+from equipoise_service.tasks import cancelled, to_the_end
 from equipoise_service.worker import Rules, Worker
 
 
@@ -56,6 +57,26 @@ async def test_what_work_gives_or_raises_is_handed_on() -> None:
     assert await to_the_end(asyncio.sleep(0, "value")) == "value"
     with pytest.raises(ValueError, match="why"):
         await to_the_end(broken())
+
+
+async def test_a_cancelled_task_is_waited_for_and_only_its_own_failure_is_raised() -> None:
+    ended: list[str] = []
+
+    async def lasts(fails: bool) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            ended.append("ended")
+            if fails:
+                raise ValueError("why")
+
+    for fails in (False, True):
+        task = asyncio.create_task(lasts(fails))
+        await asyncio.sleep(0)
+        with pytest.raises(ValueError, match="why") if fails else contextlib.nullcontext():
+            await cancelled(task)
+    assert ended == ["ended", "ended"]
 
 
 async def test_a_process_that_appears_after_two_cancellations_is_ended_again() -> None:
