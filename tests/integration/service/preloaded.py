@@ -60,7 +60,11 @@ class PreloadedServing(Serving):
 
 
 def serve(environment: dict[str, str], log: Path) -> None:
-    """In the forked process: become a service of this environment, with its output in ``log``."""
+    """In the forked process: become a service of this environment, with its output in ``log``.
+
+    With less claim to the processor, as its engines then: tests beside it may have limits in seconds.
+    """
+    os.nice(5)
     os.environ.clear()
     os.environ.update(environment)
     with log.open("ab") as stream:

@@ -27,7 +27,7 @@ from equipoise_service.engines.leftovers import engines_below
 from equipoise_service.engines.ports import HIGHEST, LOWEST
 from equipoise_service.store import FINAL, Store
 from tests.integration.service.preloaded import PreloadedServing
-from tests.integration.service.served import variables_of
+from tests.integration.service.served import PATIENCE_S, variables_of
 
 SEEDS = (1, 2, 3, 4)
 COMPARISONS = 50
@@ -123,6 +123,7 @@ class Chaos:
         action()
 
 
+@pytest.mark.sqlite  # it looks into the file; test_two_services.py is the chaos of PostgreSQL
 @pytest.mark.timeout(LIMIT_S + 120)
 def test_whatever_dies_every_comparison_ends_and_no_result_is_lost(tmp_path: Path) -> None:
     """Several at once, each with a service of its own: mostly they wait for processes to start and to end."""
@@ -184,7 +185,7 @@ def require_measured_once(store: Store, comparison_id: str, plan_text: str, verd
 
 def require_nothing_left(folder: Path) -> None:
     """No engine of this folder, and no engine port that a process of ours listens on."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while engines_below(folder) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert engines_below(folder) == []
