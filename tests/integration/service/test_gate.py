@@ -11,7 +11,7 @@ import pytest
 import yaml
 from junitparser import Error, Failure, TestSuite
 
-from tests.integration.service.cli.command import Command, command_in
+from tests.integration.service.command import Command, command_in
 from tests.integration.service.served import clean_environment, variables_of
 
 ACTION = Path(__file__).parents[3] / "docs" / "ci" / "github" / "action.yml"

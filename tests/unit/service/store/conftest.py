@@ -1,4 +1,4 @@
-"""A database of its own for each test."""
+"""An empty database."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,60 +1,9 @@
-"""Who lost a comparison writes nothing about it, however like its successor it looks."""
+"""Claims of a resumed comparison: nobody is taken for the one who held it before."""
 
 import pytest
 
-from equipoise_service.store import (
-    Holder,
-    Lease,
-    LeaseLost,
-    Status,
-    Store,
-    StoredError,
-    StoredRecorder,
-)
-from tests.unit.service.store.moves import STOP, add, claimed
-
-
-def test_an_earlier_claim_of_the_same_worker_writes_nothing(store: Store) -> None:
-    """On a cluster a process that was taken for dead may outlive the claim that its own worker makes next."""
-    comparison_id = add(store)
-    recorders = []
-    for claim in (1, 2):
-        assert claimed(store) == comparison_id
-        recorders.append(StoredRecorder(store.records, comparison_id, owner=Holder("here", claim)))
-        if claim == 1:
-            store.comparisons.release(comparison_id, "its node was lost")
-    recorders[1].append(STOP)
-    with pytest.raises(LeaseLost):
-        recorders[0].append(STOP)
-    assert len(store.records.load(comparison_id).records) == 1
-
-
-def test_a_worker_that_lost_its_comparison_writes_nothing_about_it(store: Store) -> None:
-    comparison_id = add(store)
-    store.comparisons.claim(Lease("stopped", lease_s=-1.0))
-    stopped = Holder("stopped", 1)
-    recorder = StoredRecorder(store.records, comparison_id, owner=stopped)
-    recorder.append(STOP)
-    (orphan,) = store.comparisons.orphans("here")
-    assert store.comparisons.release_orphan(orphan, "here", "no heartbeat")
-    assert claimed(store) == comparison_id
-    events = store.events.after(comparison_id, 0)
-    comparisons, owner = store.comparisons, stopped
-    for write in (
-        lambda: recorder.append(STOP),
-        lambda: store.events.append(comparison_id, "progress", {}, owner),
-        lambda: comparisons.judge(comparison_id, owner),
-        lambda: comparisons.succeed(comparison_id, "{}", "ship", owner),
-        lambda: comparisons.fail(comparison_id, StoredError(stage="s", reason="r"), owner),
-        lambda: comparisons.cancel(comparison_id, "r", owner),
-        lambda: comparisons.interrupt(comparison_id, "r", owner),
-        lambda: comparisons.release(comparison_id, "r", owner),
-    ):
-        with pytest.raises(LeaseLost, match="no longer this worker's"):
-            write()
-    assert store.events.after(comparison_id, 0) == events
-    assert len(store.records.load(comparison_id).records) == 1
-    assert store.comparisons.get(comparison_id).status is Status.RUNNING  # type: ignore[union-attr] # it was just added
+from equipoise_service.store import Holder, Lease, LeaseLost, Store, StoredRecorder
+from tests.support.store import STOP, add, claimed
 
 
 def test_a_resume_does_not_open_the_fence_again(store: Store) -> None:

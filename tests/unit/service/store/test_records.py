@@ -1,14 +1,50 @@
-"""Records come back as they went in, answers as they come."""
+"""Raw records come back as they went in, and a recorder waits for a database that is locked."""
+
+import sqlite3
+from pathlib import Path
 
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from equipoise_evals.model import Answered, PassRecord, Record
+from equipoise_evals.model import Answered, AnswerRecord, PassRecord, Record
+from equipoise_service.errors import StorageUnavailable
 from equipoise_service.store import (
     Store,
     StoredRecorder,
 )
-from tests.unit.service.store.moves import STOP, add, an_answer
+from tests.support.store import STOP, add
+
+
+@pytest.mark.sqlite
+def test_a_locked_database_is_unavailable_storage_and_a_recorder_waits_for_it(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    comparison_id = add(store)
+    recorder = StoredRecorder(store.records, comparison_id)
+    recorder.append(STOP)
+    other = sqlite3.connect(tmp_path / "deep" / "equipoise.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StorageUnavailable, match="database is locked"):
+        store.records.append(comparison_id, STOP)
+    assert store.comparisons.get(comparison_id) is not None  # reading goes on
+    recorder.append(an_answer(1))
+    recorder.append(STOP)
+    other.execute("ROLLBACK")
+    other.close()
+    recorder.flush()
+    assert store.records.load(comparison_id) == recorder.records()
+    assert [record.kind for record in recorder.records().records] == ["stop", "answer", "stop"]
+
+
+@pytest.mark.sqlite
+def test_a_recorder_whose_patience_ends_says_so(store: Store, tmp_path: Path) -> None:
+    recorder = StoredRecorder(store.records, add(store))
+    other = sqlite3.connect(tmp_path / "deep" / "equipoise.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    recorder.append(STOP)
+    with pytest.raises(StorageUnavailable):
+        recorder.flush(0.0)
+    other.close()
 
 
 def test_records_come_back_as_they_went_in(store: Store) -> None:
@@ -39,6 +75,13 @@ def test_a_recorder_goes_on_after_what_is_stored(store: Store) -> None:
     recorder.append(STOP)
     assert recorder.records().records == (STOP, STOP)
     assert recorder.records() == store.records.load(comparison_id)
+
+
+def an_answer(number: int) -> AnswerRecord:
+    answer = Answered(
+        question_id=number, text="7", output_ids=(1,), finish_reason="stop", prompt_tokens=1, cached_tokens=0
+    )
+    return AnswerRecord(pair=1, role="A", answer=answer)
 
 
 def test_every_answer_is_stored_as_it_comes_until_its_pass_takes_its_place(store: Store) -> None:

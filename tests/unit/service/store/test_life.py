@@ -1,10 +1,10 @@
-"""Which status follows which, that every change is an event, and that nothing of it is lost."""
+"""What a comparison may become: the statuses, the events of each change, and keys that are accepted once."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC
 from pathlib import Path
 
 import pytest
-from sqlalchemy import update
 from sqlalchemy.exc import IntegrityError
 
 from equipoise_service.store import (
@@ -12,10 +12,37 @@ from equipoise_service.store import (
     InvalidTransition,
     Status,
     Store,
-    tables,
+    StoredError,
 )
 from equipoise_service.store.status import TRANSITIONS
-from tests.unit.service.store.moves import LEASE, add, lead_to, move
+from equipoise_service.store.transitions import begin
+from tests.support.store import LEASE, add, lead_to, new
+
+
+def move(store: Store, comparison_id: str, wanted: Status) -> None:
+    comparisons = store.comparisons
+    stored = comparisons.get(comparison_id)
+    assert stored is not None
+    current = stored.status
+    match wanted:
+        case Status.RUNNING:
+            with store.database.write() as connection:
+                begin(connection, comparison_id, LEASE)
+        case Status.JUDGING:
+            comparisons.judge(comparison_id)
+        case Status.SUCCEEDED:
+            comparisons.succeed(comparison_id, "{}", "ship")
+        case Status.FAILED:
+            comparisons.fail(comparison_id, StoredError(stage="s", reason="r"))
+        case Status.CANCELLED:
+            comparisons.cancel(comparison_id, "r")
+        case Status.INTERRUPTED:
+            comparisons.interrupt(comparison_id, "r")
+        case Status.QUEUED:
+            if current in (Status.RUNNING, Status.JUDGING):
+                comparisons.release(comparison_id, "r")
+            else:
+                comparisons.resume(comparison_id)
 
 
 @pytest.mark.parametrize("current", list(Status))
@@ -78,16 +105,35 @@ def test_the_latest_event_of_a_kind(store: Store) -> None:
     assert latest.payload == '{"done":2}'
 
 
+def test_a_key_is_accepted_once(store: Store) -> None:
+    first, added = store.comparisons.add(new("k"))
+    again, added_again = store.comparisons.add(new("k"))
+    assert (added, added_again) == (True, False)
+    assert again == first
+    assert store.comparisons.by_key("k") == first
+    assert store.comparisons.by_key("other") is None
+
+
+def test_comparisons_without_a_key_never_meet(store: Store) -> None:
+    assert store.comparisons.add(new())[0].id != store.comparisons.add(new())[0].id
+
+
+def test_a_repeated_id_without_a_key_is_a_defect(store: Store) -> None:
+    one = new()
+    store.comparisons.add(one)
+    with pytest.raises(IntegrityError):
+        store.comparisons.add(one)
+
+
+def test_parallel_submissions_with_one_key_make_one_comparison(store: Store) -> None:
+    with ThreadPoolExecutor(10) as threads:
+        made = [done.result() for done in [threads.submit(store.comparisons.add, new("k")) for _ in range(10)]]
+    assert len({stored.id for stored, _ in made}) == 1
+    assert [added for _, added in made].count(True) == 1
+
+
 def test_what_runs_cannot_be_resumed(store: Store) -> None:
     comparison_id = add(store)
     store.comparisons.claim(LEASE)
     with pytest.raises(InvalidTransition):
         store.comparisons.resume(comparison_id)
-
-
-def test_the_database_holds_verdict_and_status_together(store: Store) -> None:
-    comparison_id = add(store)
-    with pytest.raises(IntegrityError), store.database.write() as connection:
-        connection.execute(
-            update(tables.comparisons).where(tables.comparisons.c.id == comparison_id).values(verdict="{}")
-        )

@@ -1,4 +1,4 @@
-"""Whose turn it is, who holds what, and what an owner lost."""
+"""Who is begun next, under whose lease, and what a worker that lost its comparison may not write."""
 
 import json
 from collections.abc import Iterator
@@ -12,12 +12,15 @@ from sqlalchemy.exc import IntegrityError
 
 from equipoise_service.errors import StorageUnavailable
 from equipoise_service.store import (
+    Holder,
     Lease,
+    LeaseLost,
     Status,
     Store,
     StoredError,
+    StoredRecorder,
 )
-from tests.unit.service.store.moves import LEASE, add, claimed, new
+from tests.support.store import LEASE, STOP, add, claimed, new
 
 
 def test_the_queue_is_by_priority_and_then_by_time(store: Store) -> None:
@@ -113,3 +116,55 @@ def test_a_heartbeat_tells_who_lost_its_comparison(store: Store) -> None:
     assert store.comparisons.beat(comparison_id, LEASE)
     store.comparisons.release(comparison_id, "r")
     assert not store.comparisons.beat(comparison_id, LEASE)
+
+
+def test_an_earlier_attempt_of_the_same_worker_writes_nothing(store: Store) -> None:
+    """On a cluster a process that was taken for dead may outlive the claim that its own worker makes next."""
+    comparison_id = add(store)
+    recorders = []
+    for attempt in (1, 2):
+        assert claimed(store) == comparison_id
+        recorders.append(StoredRecorder(store.records, comparison_id, owner=Holder("here", attempt)))
+        if attempt == 1:
+            store.comparisons.release(comparison_id, "its node was lost")
+    recorders[1].append(STOP)
+    with pytest.raises(LeaseLost):
+        recorders[0].append(STOP)
+    assert len(store.records.load(comparison_id).records) == 1
+
+
+def test_a_worker_that_lost_its_comparison_writes_nothing_about_it(store: Store) -> None:
+    comparison_id = add(store)
+    store.comparisons.claim(Lease("stopped", lease_s=-1.0))
+    stopped = Holder("stopped", 1)
+    recorder = StoredRecorder(store.records, comparison_id, owner=stopped)
+    recorder.append(STOP)
+    (orphan,) = store.comparisons.orphans("here")
+    assert store.comparisons.release_orphan(orphan, "here", "no heartbeat")
+    assert claimed(store) == comparison_id
+    events = store.events.after(comparison_id, 0)
+    comparisons, owner = store.comparisons, stopped
+    for write in (
+        lambda: recorder.append(STOP),
+        lambda: store.events.append(comparison_id, "progress", {}, owner),
+        lambda: comparisons.judge(comparison_id, owner),
+        lambda: comparisons.succeed(comparison_id, "{}", "ship", owner),
+        lambda: comparisons.fail(comparison_id, StoredError(stage="s", reason="r"), owner),
+        lambda: comparisons.cancel(comparison_id, "r", owner),
+        lambda: comparisons.interrupt(comparison_id, "r", owner),
+        lambda: comparisons.release(comparison_id, "r", owner),
+    ):
+        with pytest.raises(LeaseLost, match="no longer this worker's"):
+            write()
+    assert store.events.after(comparison_id, 0) == events
+    assert len(store.records.load(comparison_id).records) == 1
+    assert store.comparisons.get(comparison_id).status is Status.RUNNING  # type: ignore[union-attr] # it was just added
+
+
+def test_the_oldest_unfinished_twin_is_found(store: Store) -> None:
+    ended, first, _ = [store.comparisons.add(new(sha="a" * 64))[0].id for _ in range(3)]
+    store.comparisons.cancel(ended, "r")
+    twin = store.comparisons.unfinished_twin("a" * 64)
+    assert twin is not None
+    assert twin.id == first
+    assert store.comparisons.unfinished_twin("b" * 64) is None

@@ -1,4 +1,4 @@
-"""Lists in pages, narrowed by filters and read off indexes."""
+"""Pages and filters over comparisons."""
 
 import pytest
 from sqlalchemy import event
@@ -10,7 +10,7 @@ from equipoise_service.store import (
     Store,
 )
 from tests.support import records as make
-from tests.unit.service.store.moves import add, lead_to, new
+from tests.support.store import add, lead_to, new
 
 
 @pytest.mark.sqlite
@@ -44,25 +44,6 @@ def test_a_list_is_read_off_an_index_and_never_sorted_whole(
     assert "SCAN comparisons" not in steps, steps
     # The newest of a model are merged out of two indexes, page by page, and sorted then.
     assert chosen.model or "USE TEMP B-TREE FOR ORDER BY" not in steps, steps
-
-
-@pytest.mark.sqlite
-def test_facets_are_found_from_index_to_index_and_no_row_is_walked(store: Store) -> None:
-    add(store)
-    seen: list[str] = []
-    event.listen(
-        store.database.engine,
-        "before_cursor_execute",
-        lambda connection, cursor, statement, *rest: seen.append(statement),
-    )
-    assert store.comparisons.facets().models == ("m",)
-    statements = [statement for statement in seen if "RECURSIVE" in statement]
-    assert len(statements) == 3
-    with store.database.read() as connection:
-        for statement in statements:
-            steps = [row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}")]
-            assert any("SEARCH comparisons USING COVERING INDEX" in step for step in steps), steps
-            assert not any(step.startswith("SCAN comparisons") for step in steps), steps
 
 
 def test_pages_hold_everything_once_newest_first(store: Store) -> None:

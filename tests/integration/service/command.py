@@ -1,16 +1,14 @@
-"""Runs the command line over simulated engines, and says what it left."""
+"""The command line in this process, over a data folder of a test's own."""
 
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import psutil
 import pytest
 
 from equipoise_service.cli import main
-from tests.integration.service.served import PATIENCE_S, variables_of
+from tests.integration.service.served import variables_of
 
 QUICK = [
     "--parts", "latency", "--pairs-max", "1", "--quads", "1", "--steps-per-block", "16", "--batch-sizes", "1,4",
@@ -34,14 +32,6 @@ def command_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
     return run
 
 
-class Blocked(NamedTuple):
-    """A finished comparison that blocks, what the command printed, and the folder it is in."""
-
-    id: str
-    out: str
-    folder: Path
-
-
 def engines_below(folder: Path) -> list[int]:
     """Engine processes of the service whose data lies below this folder; others on this machine are not ours."""
     found = []
@@ -56,10 +46,3 @@ def engines_below(folder: Path) -> list[int]:
 
 def id_in(text: str) -> str:
     return text.split("comparison ", 1)[1][:36]
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
