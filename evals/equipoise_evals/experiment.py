@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from itertools import groupby, takewhile
+from itertools import groupby
 
 from equipoise_evals.decode.schedule import PlannedBlock, launch_order, launches, pair_blocks
 from equipoise_evals.gsm8k.chat import AnyPrompt
@@ -57,7 +57,7 @@ async def run_comparison(plan: Plan, prompts: Sequence[AnyPrompt], world: World)
         EngineFault: an engine did not do what was asked; everything recorded before stays recorded.
     """
     found = world.recorder.records()
-    finished = finished_pairs(found, plan)
+    finished = finished_pairs(found)
     verdict = judge(of_first_pairs(found, finished), plan)
     if finished and is_decided(verdict, plan, finished):
         return judge(found, plan)
@@ -91,11 +91,14 @@ async def run_comparison(plan: Plan, prompts: Sequence[AnyPrompt], world: World)
     return verdict
 
 
-def finished_pairs(records: Records, plan: Plan) -> int:
-    """Launch pairs, from the first on, whose guards were looked at last in both engines: nothing comes after that."""
-    guarded = {(guard.pair, guard.role) for guard in records.of(GuardRecord)}
-    complete = takewhile(lambda pair: all((pair, role) in guarded for role in ROLES), range(1, plan.pairs_max + 1))
-    return len(list(complete))
+def finished_pairs(records: Records) -> int:
+    """Launch pairs, from the first on, whose guards were looked at last in both engines: nothing comes after that.
+
+    A pair before one that was launched had come to its end, also in records from before that look was recorded.
+    """
+    last = max((launch.pair for launch in records.of(LaunchRecord)), default=0)
+    guarded = {guard.role for guard in records.of(GuardRecord) if guard.pair == last}
+    return last if guarded == set(ROLES) else max(0, last - 1)
 
 
 def of_first_pairs(records: Records, pairs: int) -> Records:

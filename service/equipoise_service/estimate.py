@@ -5,6 +5,7 @@
 
 from typing import Literal
 
+from equipoise_evals.judge.cost import DEVICE_SETS, device_seconds, timed_pairs_seconds
 from equipoise_evals.model import ROLES, Frozen, Plan, StopRecord
 from equipoise_service.engines.environment import Device
 from equipoise_service.profiles import PROFILES
@@ -70,11 +71,14 @@ def seconds_per_pair(plan: Plan, device: Device) -> float:
         rounds = len(accuracy.questions.ids) / accuracy.concurrency
         pass_s = max(rounds, 1.0) * accuracy.sampling.max_new_tokens * profile.step_s(accuracy.concurrency)
         seconds += len(ROLES) * pass_s
-    return 2 * seconds if plan.layout == "crossover" else seconds
+    return DEVICE_SETS[plan.layout] * seconds
 
 
 def seconds_per_pair_before(plan: Plan, store: Store) -> float | None:
-    """Mean over the launch pairs of the newest finished run of the same plan; None if there is none."""
+    """Mean over the launch pairs of the newest finished run of the same plan; None if there is none.
+
+    With a latency half only over pairs that were timed: others cost less, since the speed was decided or nothing ran.
+    """
     newest = store.comparisons.page(ListFilter(plan.model.name, None, Status.SUCCEEDED), RUNS_LOOKED_AT).items
     for summary in newest:
         stored = store.comparisons.get(summary.id)
@@ -83,12 +87,11 @@ def seconds_per_pair_before(plan: Plan, store: Store) -> float | None:
         # Neither the seed nor when it looks changes what a pair costs.
         same = {"seed": plan.seed, "looks": plan.looks, "history": plan.history}
         if Plan.model_validate_json(stored.plan).model_copy(update=same) == plan:
-            held_s: dict[int, float] = {}
-            for part in store.records.parts(stored.id, "stop"):
-                stop = StopRecord.model_validate_json(part.payload)
-                before_s = held_s.get(stop.pair, 0.0)
-                shared = plan.layout == "co_resident"
-                held_s[stop.pair] = max(stop.held_s, before_s) if shared else stop.held_s + before_s
+            records = store.records.load(stored.id)
+            stops, blocks = records.of(StopRecord), records.current_blocks()
+            held_s = (
+                timed_pairs_seconds(stops, blocks, plan.layout) if plan.latency else device_seconds(stops, plan.layout)
+            )
             if held_s:
                 return sum(held_s.values()) / len(held_s)
     return None

@@ -352,6 +352,18 @@ async def test_a_pair_whose_guards_were_not_looked_at_last_is_launched_again(at:
     assert verdict == judge(records, plan)
 
 
+async def test_records_from_before_guards_were_recorded_are_gone_on_with() -> None:
+    """A pair before one that was launched had come to its end; whether the last one had, they do not tell."""
+    _, measured, plan = await run()
+    recorder = ListRecorder()
+    for record in measured.records:
+        if not isinstance(record, GuardRecord):
+            recorder.append(record)
+    await run_comparison(plan, prompts(), World(FakeLauncher(recorder), lambda: 0.0, recorder, silent))
+    launches = [launch.pair for launch in recorder.records().of(LaunchRecord)]
+    assert {pair: launches.count(pair) for pair in (1, 2, 3)} == {1: 2, 2: 2, 3: 4}
+
+
 async def test_a_run_that_had_measured_everything_starts_no_engine() -> None:
     plan = make.plan(accuracy=make.accuracy_plan(4))
     recorder = ListRecorder()

@@ -59,7 +59,7 @@ _MENDS: dict[InvalidReason, str] = {
     "clock_gap": "Lock the device's clocks or let it cool, and run again.",
     "disturbed": "Run again on a quieter machine, with the device's clocks locked; more launch pairs even out levels.",
     "attestation": "Check which plugin and which flags the engines really started with, and run again.",
-    "device_differs": "Run both arms on the same device, and run again.",
+    "device_differs": "Run both arms on the same device, or in a crossover on both in turn, and run again.",
     "sampling_differs": "Let nothing between Equipoise and the engines change a request's parameters, and run again.",
     "cache_differs": "Switch the prefix cache off in both arms (--disable-radix-cache), and run again.",
     "prompt_differs": "Give both arms the same model with the same tokenizer and chat template, and run again.",

@@ -107,13 +107,14 @@ class Goodput(Frozen):
 
     Attributes:
         slo: The objective.
-        pairs: Launch pairs, of each of which an arm's share is one number.
+        pairs: Launch pairs, of each of which an arm's share is one number; those of complete units only.
         baseline_share: Share of the baseline's requests that met it, mean over the pairs.
         candidate_share: The same for the candidate.
         baseline_per_s: Requests that met it per second of a batch's decoding, mean over the pairs.
         candidate_per_s: The same for the candidate.
         difference_pp: Candidate's share minus the baseline's, percentage points.
-        interval_pp: 95 % t interval of the difference over launch pairs; None below two pairs, or where all agree.
+        interval_pp: 95 % t interval of the difference over units, of one launch pair or of two as for the times; None
+            below two units, or where all agree.
     """
 
     slo: Slo

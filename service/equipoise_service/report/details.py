@@ -88,7 +88,7 @@ def read_details(comparison_id: str, plan: Plan, parts: RecordParts) -> Details:
         timed: dict[int, LaunchRecord | BlockRecord] = {**launches, **_read(parts, comparison_id, BlockRecord)}
         timings = timings_of(_in_order(timed), plan.latency)
         current = Records(records=tuple(_in_order(timed))).current_blocks()
-        advice = block_advice(current, stops.values(), plan.latency)
+        advice = block_advice(current, stops.values(), plan.latency, plan.layout)
     ends: dict[int, LaunchRecord | StopRecord] = {**launches, **stops}
     return Details(
         timings=timings,
