@@ -39,7 +39,7 @@ from equipoise_evals.stopwatch import Stopwatch
 STRESS_BATCH = 16
 """Batch of the stress profile where none is timed: the largest for which the presets capture a graph by default."""
 TRACED_STEPS = 8
-"""Decode steps in a profiler trace: enough to tell a fill per step from the trace's edges."""
+"""Decode steps, or prefills, in a profiler trace: enough to tell a fill per step from the trace's edges."""
 
 
 async def run_comparison(plan: Plan, prompts: Sequence[AnyPrompt], world: World) -> Verdict:
@@ -191,10 +191,11 @@ async def treatment_is_live(engines: Engines, plan: Plan, pair: int, world: Worl
     if plan.arms.attached:
         return True
     if pair == 1:
-        batch, phase = (plan.latency.primary_batch, plan.latency.phase) if plan.latency else (1, "decode")
+        batch = plan.latency.primary_batch if plan.latency else 1
+        tokens = plan.latency.prompt_tokens if plan.latency and plan.latency.phase == "prefill" else None
         for done, role in enumerate(present(engines)):
             world.progress("treatment", done, len(engines), f"tracing the {ROLE_NAMES[role]}")
-            world.recorder.append(await engines[role].count_kernels(batch, TRACED_STEPS, phase))
+            world.recorder.append(await engines[role].count_kernels(batch, TRACED_STEPS, tokens))
     records = world.recorder.records()
     evidence = judge_treatment(records.of(TreatmentRecord), records.of(LaunchRecord), plan.evidence)
     if evidence is None:

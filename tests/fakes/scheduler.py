@@ -47,9 +47,9 @@ class Sequence:
 
 @dataclass
 class Profile:
-    """A trace in the making."""
+    """A trace in the making; without a number of steps it ends when it is stopped."""
 
-    steps_left: int
+    steps_left: int | None
     steps: list[tuple[str, int]]
     finish: Callable[[list[tuple[str, int]]], None]
 
@@ -161,6 +161,8 @@ class Scheduler:
         """As SGLang's profiler does, count forward passes of any kind."""
         if self.profile is not None:
             self.profile.steps.append((kind, batch))
+            if self.profile.steps_left is None:
+                return
             self.profile.steps_left -= 1
             if self.profile.steps_left == 0:
                 self.profile.finish(self.profile.steps)
