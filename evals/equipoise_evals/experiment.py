@@ -161,7 +161,7 @@ async def warm_up(engines: Engines, plan: Plan, world: World) -> None:
         world.progress("warm_up", done, len(batches), f"batch {batch}")
         for role in present(engines):
             await engines[role].decode(batch, tokens, steps, seed=plan.seed)
-            if plan.latency and plan.latency.phase == "prefill":
+            if plan.latency and plan.phase == "prefill":
                 await engines[role].prefill(batch, tokens, steps, seed=plan.seed)
 
 
@@ -192,7 +192,7 @@ async def treatment_is_live(engines: Engines, plan: Plan, pair: int, world: Worl
         return True
     if pair == 1:
         batch = plan.latency.primary_batch if plan.latency else 1
-        tokens = plan.latency.prompt_tokens if plan.latency and plan.latency.phase == "prefill" else None
+        tokens = plan.latency.prompt_tokens if plan.latency and plan.phase == "prefill" else None
         for done, role in enumerate(present(engines)):
             world.progress("treatment", done, len(engines), f"tracing the {ROLE_NAMES[role]}")
             world.recorder.append(await engines[role].count_kernels(batch, TRACED_STEPS, tokens))
@@ -241,7 +241,7 @@ async def put_under_stress(engines: Engines, plan: Plan, pair: int, world: World
 
 
 async def measure_latency(engines: Engines, plan: Plan, pair: int, world: World) -> None:
-    """Decode the planned blocks of these engines; a quad, or an engine's half, beside foreign load is run once more.
+    """Run the planned blocks of these engines; a quad, or an engine's half, beside foreign load is run once more.
 
     There are at most as many repetitions in a pair as there are batch sizes, so that a busy machine measures longer but
     not for ever; what stays disturbed is judged, and said.
@@ -258,7 +258,7 @@ async def measure_latency(engines: Engines, plan: Plan, pair: int, world: World)
         if disturbed and repetitions > 0:
             repetitions -= 1
             await measure(attempt=2)
-    world.progress("decode", total, total)
+    world.progress(plan.phase, total, total)
 
 
 async def measure_quad(
@@ -272,14 +272,14 @@ async def measure_quad(
     attempt: int,
     total: int,
 ) -> bool:
-    """Decode a quad's blocks; True if there was foreign load beside one of them.
+    """Run a quad's blocks; True if there was foreign load beside one of them.
 
     Each comes with how many these engines have done before it, of ``total`` in the pair.
     """
     disturbed = False
     for done, block in quad:
         again = ", again: there was foreign load" if attempt > 1 else ""
-        world.progress("decode", done, total, f"{ROLE_NAMES[block.role]}, batch {block.batch}{again}")
+        world.progress(latency.phase, done, total, f"{ROLE_NAMES[block.role]}, batch {block.batch}{again}")
         decoded = await run_block(engines[block.role], latency, block.batch, seed + 1_000 * pair + block.quad)
         disturbed |= decoded.disturbed is not None
         world.recorder.append(

@@ -9,7 +9,9 @@ from typing import NamedTuple
 
 from equipoise_evals.judge.latency import clock_names
 from equipoise_evals.model import (
+    FULL_STEPS,
     LOOKS,
+    STEPS,
     AccuracyInconclusive,
     AccuracyVerdict,
     Block,
@@ -71,11 +73,10 @@ _MENDS: dict[InvalidReason, str] = {
 
 _VERBS: dict[Phase, str] = {"decode": "decodes", "prefill": "prefills"}
 _GERUNDS: dict[Phase, str] = {"decode": "decoding", "prefill": "prefilling"}
-_STEPS: dict[Phase, str] = {"decode": "decode step", "prefill": "prefill"}
 _SAME: dict[TreatmentRule, str] = {
-    "fills": "the same fills and allocations per {step}",
+    "fills": "the same fills and allocations per {whole}",
     "declared": "the same kernels, and nothing that was declared to differ does",
-    "kernels": "the same kernels, equally often in every step",
+    "kernels": "the same kernels, equally often in every {step}",
 }
 
 
@@ -107,7 +108,7 @@ def words(
         parts.append(f"{'speed' if latency is None else 'accuracy'} was not measured")
     if isinstance(accuracy, Regression):
         parts.reverse()  # What blocks is said first.
-    same = _SAME[rule].format(step=_STEPS[phase])
+    same = _SAME[rule].format(step=STEPS[phase], whole=FULL_STEPS[phase])
     return Words(
         headline=f"{AA_DECLARED if declared_aa else ''}{_headline(overall, parts, same)}",
         how_sure=_how_sure(overall, latency, accuracy),

@@ -17,6 +17,10 @@ a device set each, swapped from pair to pair. Of the last two, two pairs make on
 EngineMetric = Literal["busy", "period"]
 Phase = Literal["decode", "prefill"]
 """What blocks time: decode steps, or prefills of whole prompts."""
+STEPS: dict[Phase, str] = {"decode": "step", "prefill": "prefill"}
+"""What one of them is called."""
+FULL_STEPS: dict[Phase, str] = {"decode": "decode step", "prefill": "prefill"}
+"""The same in full."""
 
 
 class ModelRef(Frozen):
@@ -229,6 +233,11 @@ class Plan(Frozen):
     history: dict[EngineMetric, LaunchHistory] = Field(default_factory=dict)
     stress: bool = False
     evidence: tuple[Evidence, ...] = Field(default=BY_FILLS, exclude_if=lambda declared: declared == BY_FILLS)
+
+    @property
+    def phase(self) -> Phase:
+        """What is timed and traced."""
+        return self.latency.phase if self.latency else "decode"
 
     @property
     def parts(self) -> tuple[Part, ...]:

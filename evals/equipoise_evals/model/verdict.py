@@ -368,7 +368,7 @@ class Claim(Frozen):
 
 
 class TreatmentEvidence(Frozen):
-    """Whether the arms really ran different code: counts per step of kernels or operators that differ.
+    """Whether the arms really ran different code: counts of kernels or operators that differ, per step or prefill.
 
     ``baseline_pdl`` and ``candidate_pdl`` say whether fills stand between PDL-linked kernels; None if not recorded.
 
@@ -377,6 +377,7 @@ class TreatmentEvidence(Frozen):
         claims: The declared evidence; empty by the other rules.
         differing: Names that the arms run differently often; the counts show the largest differences. None by the rule
             of fills, whose counts are all shown.
+        phase: What each count is per: a decode step, or a whole prefill.
     """
 
     activity: Literal["CPU", "GPU"]
@@ -388,6 +389,7 @@ class TreatmentEvidence(Frozen):
     rule: TreatmentRule = "fills"
     claims: tuple[Claim, ...] = ()
     differing: int | None = None
+    phase: Phase = Field(default="decode", exclude_if=lambda phase: phase == "decode")
 
     @property
     def contradicted(self) -> bool:

@@ -185,16 +185,16 @@ class SGLangEngine:
 
     async def prefill(self, batch: int, prompt_tokens: int, steps: int, seed: int) -> Decoded:
         """Prefill a batch so many times; the step clock has the engine's time, the stream the first tokens."""
-        await self._whole("decode", self.client.server_info())  # flushes what came before this block
-        begin = self._log_position("decode")
+        await self._whole("prefill", self.client.server_info())  # flushes what came before this block
+        begin = self._log_position("prefill")
         ttft_us, telemetry, disturbed = await self._observed(
-            self._prefilled("decode", batch, prompt_tokens, steps, seed)
+            self._prefilled("prefill", batch, prompt_tokens, steps, seed)
         )
-        telemetry |= clock_cost(await self._whole("decode", self.client.server_info()))
+        telemetry |= clock_cost(await self._whole("prefill", self.client.server_info()))
         try:
             columns = prefills(self._steps.since(begin), batch, prompt_tokens, ttft_us)
         except StepLogError as short:
-            raise self.fault("decode", str(short)) from short
+            raise self.fault("prefill", str(short)) from short
         return Decoded(steps=columns, client=(), telemetry=telemetry, disturbed=disturbed)
 
     async def _prefilled(self, stage: str, batch: int, prompt_tokens: int, steps: int, seed: int) -> list[float]:
@@ -225,6 +225,7 @@ class SGLangEngine:
             steps=counts.steps,
             per_step=counts.per_step,
             pdl=counts.pdl,
+            phase="decode" if prefill_tokens is None else "prefill",
         )
 
     async def stress(self, batch: int, seed: int) -> StressRecord:

@@ -27,7 +27,7 @@ Observed = TypeVar("Observed", bound=Frozen)
 
 
 class KernelCount(Frozen):
-    """A kernel or operator with its calls per decode step; None where an arm was not traced."""
+    """A kernel or operator with its calls per decode step, or per prefill; None where an arm was not traced."""
 
     name: str
     baseline: float | None

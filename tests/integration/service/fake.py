@@ -91,7 +91,12 @@ class FakeEngine:
         await self._hook(Call("count_kernels", self._role, self._pair))
         fills = 0.0 if self._arm.scratch == "persistent" else 90.0
         return TreatmentRecord(
-            pair=self._pair, role=self._role, activity="CPU", steps=steps, per_step={"aten::zeros": fills}
+            pair=self._pair,
+            role=self._role,
+            activity="CPU",
+            steps=steps,
+            per_step={"aten::zeros": fills},
+            phase="decode" if prefill_tokens is None else "prefill",
         )
 
     async def stress(self, batch: int, seed: int) -> StressRecord:
