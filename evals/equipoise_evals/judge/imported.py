@@ -67,7 +67,7 @@ def judge_imported(
     accuracy = _accuracy(runs, plan) if invalid is None else None
     latency = _latency(runs, plan) if invalid is None else None
     overall = judge_overall(plan, invalid, None, accuracy=accuracy, latency=latency)
-    said = words(overall, latency, accuracy, batch_known=baseline[0].concurrency is not None)
+    said = words(overall, latency, accuracy)
     advice = said.what_to_do
     if isinstance(overall, Inconclusive):
         advice += " Results of other tools can block a candidate and never ship it: let Equipoise launch both engines."
@@ -115,7 +115,7 @@ def require_comparable(runs: dict[Role, Sequence[ImportedRun]]) -> None:
 
 def _plan(runs: dict[Role, Sequence[ImportedRun]], margin_latency: float, margin_accuracy_pp: float) -> Plan:
     first, count = runs["A"][0], len(runs["A"])
-    batch = first.concurrency or 1  # a plan has one; without a limit on requests no sentence names it
+    batch = first.concurrency or 1  # a plan has one, also where the tool set no limit
     timed = all(run.tpot_ms is not None for role in ROLES for run in runs[role])
     ids = tuple(sorted(first.right))
     latency = LatencyPlan(
@@ -193,14 +193,25 @@ def _latency(runs: dict[Role, Sequence[ImportedRun]], plan: Plan) -> LatencyVerd
         ("client_tpot", batch): [],
     }
     verdict = judge_latency(plan, plan.latency, Measured(None, None, contrasts, clock="imported"))
+    if verdict is None:
+        return None
+    stated = runs["A"][0].concurrency
+    evidence = verdict.evidence
     first_token = _contrasts(runs, "ttft_ms")
-    if verdict is None or not first_token:
-        return verdict
-    beside = pooled(
-        units_of(first_token, plan.pairs_per_unit), "client_ttft", batch, look_levels(plan, len(tpot)), None
+    beside = units_of(first_token, plan.pairs_per_unit)
+    return verdict.model_copy(
+        update={
+            "evidence": evidence.model_copy(
+                update={
+                    "busy": evidence.busy.model_copy(update={"batch": stated}),
+                    "period": evidence.period.model_copy(update={"batch": stated}),
+                    "secondary": (pooled(beside, "client_ttft", stated, look_levels(plan, len(tpot)), None),)
+                    if beside
+                    else (),
+                }
+            )
+        }
     )
-    evidence = verdict.evidence.model_copy(update={"secondary": (beside,)})
-    return verdict.model_copy(update={"evidence": evidence})
 
 
 def _contrasts(runs: dict[Role, Sequence[ImportedRun]], metric: str) -> list[PairContrast]:

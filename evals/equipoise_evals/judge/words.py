@@ -96,14 +96,13 @@ def words(
     declared_aa: bool = False,
     rule: TreatmentRule = "fills",
     phase: Phase = "decode",
-    batch_known: bool = True,
 ) -> Words:
     """The sentences for a verdict.
 
     ``declared_aa`` says that both arms are meant to be equal, ``rule`` what was compared to see whether they are and
-    ``phase`` in what; ``batch_known`` is false where nobody limited how many requests there were at a time.
+    ``phase`` in what.
     """
-    parts = [part for part in (latency_sentence(latency, batch_known=batch_known), accuracy_sentence(accuracy)) if part]
+    parts = [part for part in (latency_sentence(latency), accuracy_sentence(accuracy)) if part]
     if len(parts) == 1:
         parts.append(f"{'speed' if latency is None else 'accuracy'} was not measured")
     if isinstance(accuracy, Regression):
@@ -116,13 +115,13 @@ def words(
     )
 
 
-def latency_sentence(verdict: LatencyVerdict | None, *, batch_known: bool = True) -> str:
+def latency_sentence(verdict: LatencyVerdict | None) -> str:
     """One clause on latency; empty if it was not measured."""
     if verdict is None:
         return ""
     evidence, phase = verdict.evidence, verdict.evidence.phase
     busy = evidence.busy
-    where, clocks = f" at batch {busy.batch}" if batch_known else "", _both_clocks(evidence)
+    where, clocks = "" if busy.batch is None else f" at batch {busy.batch}", _both_clocks(evidence)
     match verdict:
         case Faster():
             probably = "probably more" if busy.effect < -verdict.evidence.margin else "probably less"

@@ -40,6 +40,7 @@ class LatencyContrast(Frozen):
     """One metric at one batch size: relative effect over launch pairs.
 
     Attributes:
+        batch: Requests at a time; None where another tool's results do not state how many there were.
         effect: Ratio of candidate to baseline minus 1, from the mean log-ratio over launch pairs.
         interval: Two-sided interval of the effect at the look's level; None below two pairs.
         equivalence: Interval compared with (-m, +m): one-sided level on each side; None below two pairs.
@@ -56,7 +57,7 @@ class LatencyContrast(Frozen):
     """
 
     metric: Metric
-    batch: int = Field(ge=1)
+    batch: int | None = Field(ge=1)
     pairs: int = Field(ge=1)
     effect: float
     interval: Interval | None

@@ -112,7 +112,7 @@ def _latency(latency: LatencyVerdict, word: str) -> Table:
     clocks = clocks_of(evidence.phase, evidence.clock)
     for part, contrast in contrasts(evidence):
         table.add_row(
-            str(contrast.batch),
+            "not stated" if contrast.batch is None else str(contrast.batch),
             clocks[contrast.metric],
             part,
             f"{100 * contrast.effect:+.2f} %",

@@ -70,7 +70,7 @@ class EffectShift(Frozen):
     """
 
     metric: Metric
-    batch: int
+    batch: int | None
     first: float
     second: float
     shift: float
@@ -240,7 +240,7 @@ def _effects(first: Verdict, second: Verdict) -> Iterator[EffectShift]:
             yield _shift(a, b)
 
 
-def _by_metric(verdict: Verdict) -> dict[tuple[Metric, int], LatencyContrast]:
+def _by_metric(verdict: Verdict) -> dict[tuple[Metric, int | None], LatencyContrast]:
     if verdict.latency is None:
         return {}
     return {(one.metric, one.batch): one for _, one in contrasts(verdict.latency.evidence)}
