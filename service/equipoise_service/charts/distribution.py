@@ -65,7 +65,7 @@ def distribution_chart(
         canvas.line((scale(tick), BOTTOM), (scale(tick), BOTTOM + 4), "axis")
         canvas.text((scale(tick), BOTTOM + 18), tick_text(tick, ticks), anchor="middle")
     for place, (label, css, _, mean_us, _) in enumerate(arms):
-        x = LEFT + 240 * place
+        x = LEFT + 270 * place  # a mean may have six digits before the point
         canvas.rect((x, BOTTOM + 29), 10, 10, css)
         canvas.text((x + 16, BOTTOM + 38), f"{label}, mean {mean_us:,.1f} µs")
     canvas.text((RIGHT, BOTTOM + 38), f"µs per {step}", "label soft", anchor="end")
