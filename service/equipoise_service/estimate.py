@@ -65,7 +65,9 @@ def seconds_per_pair(plan: Plan, device: Device) -> float:
     if plan.latency is not None:
         blocks = BLOCKS_PER_QUAD * plan.latency.quads_per_pair
         for batch in plan.latency.batch_sizes:
-            seconds += blocks * plan.latency.steps_per_block * profile.step_s(batch)
+            prefill_s = profile.prefill_s(batch * plan.latency.prompt_tokens)
+            step_s = prefill_s if plan.phase == "prefill" else profile.step_s(batch)
+            seconds += blocks * plan.latency.steps_per_block * step_s
     if plan.accuracy is not None:
         accuracy = plan.accuracy
         rounds = len(accuracy.questions.ids) / accuracy.concurrency

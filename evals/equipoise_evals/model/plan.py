@@ -130,7 +130,7 @@ class LatencyPlan(Frozen):
         primary_batch: The one that decides; the others are secondary.
         quads_per_pair: ABBA quads per batch size in one launch pair.
         prompt_tokens: Context length, in tokens, at which each request of a block starts.
-        steps_per_block: Decode steps of one block, warm-up steps included.
+        steps_per_block: Decode steps, or prefills, of one block, warm-up steps included.
         warmup_steps: Steps at the head of each block left out of its mean.
         margin: Relative margin m of ``equivalent`` and ``slower``; 0.005 is 0.5 %.
         phase: What a block times; ``steps_per_block`` counts decode steps or prefills.

@@ -38,7 +38,7 @@ def compare(  # noqa: PLR0913, PLR0917 - one parameter an option, one option a f
     seed: Annotated[int | None, typer.Option(help="Decides sample, order and prompts.")] = None,
     max_new_tokens: Annotated[int | None, typer.Option(help="Longest answer, in tokens.")] = None,
     prompt_tokens: Annotated[int | None, typer.Option(help="Context at which a block starts.")] = None,
-    steps_per_block: Annotated[int | None, typer.Option(help="Decode steps of one block.")] = None,
+    steps_per_block: Annotated[int | None, typer.Option(help="Decode steps, or prefills, of one block.")] = None,
     quads: Annotated[int | None, typer.Option(help="ABBA quads per batch size and launch pair.")] = None,
     stress: Annotated[
         bool | None, typer.Option("--stress", help="Put each engine under stress before every pass but the first.")

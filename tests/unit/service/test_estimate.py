@@ -22,6 +22,14 @@ def test_engines_that_run_already_are_not_started() -> None:
     assert seconds_per_pair(make.plan(accuracy=None, arms=ARMS), "simulated") == pytest.approx(blocks_s)
 
 
+def test_prefills_take_the_time_of_their_tokens() -> None:
+    """4 blocks of 24 prefills at each of batches 1 and 16, of 512 tokens a prompt at 20 us each, after two starts."""
+    latency = make.LATENCY.model_copy(update={"phase": "prefill", "prompt_tokens": 512})
+    blocks_s = 4 * 24 * (1 + 16) * 512 * 20e-6
+    expected = pytest.approx(2 * 2.0 + blocks_s)
+    assert seconds_per_pair(make.plan(accuracy=None, latency=latency), "simulated") == expected
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     opened = Store.open(f"sqlite:///{tmp_path / 'equipoise.db'}")
