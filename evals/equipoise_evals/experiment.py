@@ -73,13 +73,13 @@ async def run_comparison(plan: Plan, prompts: Sequence[AnyPrompt], world: World)
                 await warm_up(engines, still_open, world)
                 await attest(engines, world)
                 watch.lap("warm_up")
+                await measure_latency(engines, still_open, pair, world)
+                watch.lap("blocks")
                 live = await treatment_is_live(engines, plan, pair, world)
                 watch.lap("treatment")
                 if live:
                     await measure_accuracy(engines, plan, prompts, pair, world, accuracy=still_open.accuracy)
                     watch.lap("gsm8k")
-                    await measure_latency(engines, still_open, pair, world)
-                    watch.lap("blocks")
                     await verify_guards(engines, pair, world)
             watch.lap("end")
         world.recorder.append(SpentRecord(pair=pair, stage_s=watch.stage_s))
@@ -182,6 +182,8 @@ async def verify_guards(engines: Engines, pair: int, world: World) -> None:
 async def treatment_is_live(engines: Engines, plan: Plan, pair: int, world: World) -> bool:
     """Trace the engines of the first pair; False ends the run before it costs more.
 
+    Only once its blocks are measured: a GPU's profiler stays attached to an engine that it has traced. On an H200 the
+    steps of such engines were 10 % longer and differed more (`docs/decisions/2026-11-30-order-in-a-pair.md`).
     Where one engine runs at a time, the first is measured before the second can be counted.
     Engines that ran already write their traces where nobody here can read them, so there the treatment is not shown.
 

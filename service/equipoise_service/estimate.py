@@ -79,13 +79,13 @@ def seconds_per_pair(plan: Plan, device: Device) -> float:
 def seconds_per_pair_before(plan: Plan, store: Store) -> float | None:
     """Mean over the launch pairs of the newest finished run of the same plan; None if there is none.
 
-    With a latency half only over pairs that were timed: others cost less, since the speed was decided or nothing ran.
+    With a latency half only over pairs that were timed: others cost less, since the speed was decided.
     """
     newest = store.comparisons.page(ListFilter(plan.model.name, None, Status.SUCCEEDED), RUNS_LOOKED_AT).items
     for summary in newest:
         stored = store.comparisons.get(summary.id)
-        if stored is None:
-            continue
+        if stored is None or summary.verdict_word == "treatment_inactive":
+            continue  # which ended in the midst of its first pair
         # Neither the seed nor when it looks changes what a pair costs.
         same = {"seed": plan.seed, "looks": plan.looks, "history": plan.history}
         if Plan.model_validate_json(stored.plan).model_copy(update=same) == plan:

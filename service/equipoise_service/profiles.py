@@ -49,8 +49,8 @@ PROFILES: dict[Device, DeviceProfile] = {
         start_s=70.0, step_ms=(5.0, 0.02), prefill_token_ms=0.05,
     ),
     # A step takes 75 ms at batch 1 and 150 to 270 ms at 16, a pass of 16 questions 20 to 26 s: with two starts a launch
-    # pair takes about 2.5 minutes on 2 idle cores, and a second quad would add one. A prompt of 256 tokens took 580 ms at
-    # the least, on two cores that were busy otherwise.
+    # pair takes about 2.5 minutes on 2 idle cores, and a second quad would add one.
+    # A prompt of 256 tokens took 580 ms at the least, on two cores that were busy otherwise.
     "cpu": DeviceProfile(
         question_set="shipped", max_new_tokens=96, concurrency=16,
         prompt_tokens=32, steps_per_block=32, warmup_steps=8, quads=1,

@@ -62,16 +62,17 @@ async def test_engines_that_ran_already_are_not_traced_and_say_whose_clock_it_wa
 def test_either_arm_starts_first_and_a_seed_repeats() -> None:
     plan = make.plan()
     orders = [launch_order(plan, pair) for pair in range(1, 40)]
-    assert set(orders) == {("A", "B"), ("B", "A")}
+    assert [order[::-1] for order in orders[0:38:2]] == orders[1::2]  # each pair of two the other way round
+    assert set(orders[0::2]) == {("A", "B"), ("B", "A")}
     assert orders == [launch_order(plan, pair) for pair in range(1, 40)]
 
 
-async def test_an_inactive_treatment_ends_the_run_before_anything_is_measured() -> None:
+async def test_an_inactive_treatment_ends_the_run_before_any_question_or_second_launch() -> None:
     arms = make.plan().arms
     same = arms.model_copy(update={"candidate": arms.candidate.model_copy(update={"scratch": "baseline"})})
     verdict, records, _ = await run(arms=same)
     assert verdict.overall.word == "treatment_inactive"
-    assert not records.of(BlockRecord)
+    assert {block.pair for block in records.of(BlockRecord)} == {1}
     assert not records.of(PassRecord)
     declared, records, _ = await run(arms=same, declared_aa=True, pairs_max=3)
     assert declared.overall.word in {"neutral", "inconclusive"}
@@ -93,7 +94,21 @@ async def test_a_prefill_plan_warms_up_both_phases_and_times_prefills() -> None:
     assert seen.count("prefill") == seen.count("decode") + len(records.of(BlockRecord))
 
 
-async def test_evidence_that_does_not_appear_is_a_fault_before_anything_is_measured() -> None:
+async def test_no_engine_is_timed_after_it_was_traced() -> None:
+    """A GPU's profiler stays attached to an engine that it has traced, and makes its steps longer."""
+    seen: dict[int, list[str]] = {}
+
+    async def hear(call: Call) -> None:
+        seen.setdefault(call.pair, []).append(call.method)
+
+    _, records, _ = await run(hear, pairs_max=3)
+    assert {record.role for record in records.of(TreatmentRecord)} == {"A", "B"}
+    assert "decode" not in seen[1][seen[1].index("count_kernels") :]
+    assert seen[1].index("count_kernels") < seen[1].index("generate")  # no pass before the arms are known to differ
+    assert not any("count_kernels" in of_pair for pair, of_pair in seen.items() if pair > 1)
+
+
+async def test_evidence_that_does_not_appear_is_a_fault_before_any_question_is_asked() -> None:
     evidence = (KernelEvidence(name="fmha", change="appears"),)
     seen: list[Call] = []
 
@@ -116,7 +131,7 @@ async def test_each_pair_says_where_its_seconds_went() -> None:
     await run_comparison(plan, prompts(), World(FakeLauncher(recorder), lambda: float(next(ticks)), recorder, silent))
     spent = recorder.records().of(SpentRecord)
     assert [one.pair for one in spent] == [1, 2, 3]
-    stages = ("launches", "warm_up", "treatment", "gsm8k", "blocks", "end")
+    stages = ("launches", "warm_up", "blocks", "treatment", "gsm8k", "end")
     assert [tuple(one.stage_s) for one in spent] == [stages] * 3
     laps = [dict.fromkeys(stages, 1.0) | {"gsm8k": one.stage_s["gsm8k"]} for one in spent]
     assert [one.stage_s for one in spent] == laps  # passes read the clock themselves
@@ -130,7 +145,7 @@ async def test_tracing_has_its_seconds_also_where_it_ends_the_run() -> None:
     world = World(FakeLauncher(recorder), lambda: float(next(ticks)), recorder, silent)
     await run_comparison(make.plan(accuracy=make.accuracy_plan(4), arms=same), prompts(), world)
     (spent,) = recorder.records().of(SpentRecord)
-    assert spent.stage_s == dict.fromkeys(("launches", "warm_up", "treatment", "end"), 1.0)  # a lap a reading
+    assert spent.stage_s == dict.fromkeys(("launches", "warm_up", "blocks", "treatment", "end"), 1.0)  # a lap a reading
 
 
 async def test_a_half_alone_runs_alone() -> None:

@@ -66,5 +66,6 @@ def test_without_a_latency_half_every_pair_counts_and_an_inactive_run_tells_noth
     stored.finish(store, plan, records)
     assert seconds_per_pair_before(plan, store) == pytest.approx(60.0)
     timed = make.plan(2, accuracy=None)
-    stored.finish(store, timed, make.together(make.launches(timed, 1), make.treatment(60.0, 60.0)))
+    blocks = make.blocks(timed, 1, np.random.default_rng(1))
+    stored.finish(store, timed, make.together(make.launches(timed, 1), blocks, make.treatment(60.0, 60.0)))
     assert seconds_per_pair_before(timed, store) is None
