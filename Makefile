@@ -97,7 +97,7 @@ browser: .venv/.ready ## Test the pages in Debian's Chromium; as root it is inst
 	@$(BIN)/python -m pytest tests/browser
 
 SERVICE_TESTS := tests/integration/service
-ON_POSTGRES := $(addprefix tests/unit/service/test_,store.py lists.py recover.py) \
+ON_POSTGRES := tests/unit/service/store $(addprefix tests/unit/service/test_,lists.py recover.py) \
 	$(addprefix tests/contract/service/test_,access.py http.py observability.py) \
 	$(addprefix $(SERVICE_TESTS)/test_,exchange.py life.py many.py migrations.py postgres.py prune.py queue.py) \
 	$(addprefix $(SERVICE_TESTS)/test_,simulated.py two_services.py webhooks.py)
