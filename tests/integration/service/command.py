@@ -10,9 +10,6 @@ import pytest
 from equipoise_service.cli import main
 from tests.integration.service.served import variables_of
 
-ROOT = Path(__file__).resolve().parents[3]
-
-
 QUICK = [
     "--parts", "latency", "--pairs-max", "1", "--quads", "1", "--steps-per-block", "16", "--batch-sizes", "1,4",
     "--primary-batch", "4",
