@@ -28,6 +28,7 @@ from equipoise_evals.model import (
     Cost,
     Inconclusive,
     Invalid,
+    LatencyContrast,
     LatencyPlan,
     LatencyVerdict,
     ModelRef,
@@ -193,25 +194,19 @@ def _latency(runs: dict[Role, Sequence[ImportedRun]], plan: Plan) -> LatencyVerd
         ("client_tpot", batch): [],
     }
     verdict = judge_latency(plan, plan.latency, Measured(None, None, contrasts, clock="imported"))
-    if verdict is None:
-        return None
+    first_token = units_of(_contrasts(runs, "ttft_ms"), plan.pairs_per_unit)
     stated = runs["A"][0].concurrency
-    evidence = verdict.evidence
-    first_token = _contrasts(runs, "ttft_ms")
-    beside = units_of(first_token, plan.pairs_per_unit)
-    return verdict.model_copy(
-        update={
-            "evidence": evidence.model_copy(
-                update={
-                    "busy": evidence.busy.model_copy(update={"batch": stated}),
-                    "period": evidence.period.model_copy(update={"batch": stated}),
-                    "secondary": (pooled(beside, "client_ttft", stated, look_levels(plan, len(tpot)), None),)
-                    if beside
-                    else (),
-                }
-            )
-        }
+    beside = (pooled(first_token, "client_ttft", stated, look_levels(plan, len(tpot)), None),) if first_token else ()
+    return None if verdict is None else _as_stated(verdict, stated, beside)
+
+
+def _as_stated(verdict: LatencyVerdict, concurrency: int | None, beside: tuple[LatencyContrast, ...]) -> LatencyVerdict:
+    """With other contrasts beside, and no batch where the tool states none."""
+    busy, period = (
+        one.model_copy(update={"batch": concurrency}) for one in (verdict.evidence.busy, verdict.evidence.period)
     )
+    evidence = verdict.evidence.model_copy(update={"busy": busy, "period": period, "secondary": beside})
+    return verdict.model_copy(update={"evidence": evidence})
 
 
 def _contrasts(runs: dict[Role, Sequence[ImportedRun]], metric: str) -> list[PairContrast]:
