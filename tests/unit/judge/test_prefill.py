@@ -163,7 +163,7 @@ def test_shares_that_never_differ_have_no_interval() -> None:
 
 
 def test_where_two_pairs_make_one_unit_their_mean_is_one_number() -> None:
-    """The candidate's share falls and rises by half from pair to pair, as by the device set: by nothing in each unit."""
+    """A pair by itself also holds what device sets differ by; only whole units count."""
     plan = make.plan(
         6, accuracy=None, latency=make.LATENCY.model_copy(update={"slo": SLO}), layout="crossover", looks=()
     )
@@ -174,8 +174,7 @@ def test_where_two_pairs_make_one_unit_their_mean_is_one_number() -> None:
     assert (goodput.pairs, goodput.difference_pp) == (4, pytest.approx(-18.75))
     assert goodput.interval_pp is not None
     half = 12.7062 * (12.5 / 2**0.5) / 2**0.5
-    assert (goodput.interval_pp.low, goodput.interval_pp.high) == pytest.approx(
-        (-18.75 - half, -18.75 + half), abs=1e-2
-    )
+    limits = (goodput.interval_pp.low, goodput.interval_pp.high)
+    assert limits == pytest.approx((-18.75 - half, -18.75 + half), abs=1e-2)
     first = [block for block in blocks if isinstance(block, BlockRecord) and block.pair == 1]
     assert judge(make.together(make.launches(plan, 1), make.treatment(), first), plan).latency is None
