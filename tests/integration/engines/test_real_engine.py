@@ -91,6 +91,8 @@ async def test_prefills_are_timed_and_counted_whole(real_pair: RealPair) -> None
     assert len(first_tokens_us) == 6
     # The client waits for the engine, and for a little else.
     assert all(ttft > busy > 0 for ttft, busy in zip(first_tokens_us, block.steps.busy_us, strict=True))
+    together = await engine.prefill(3, 32, 4, seed=6)  # in however many passes the engine lets them in
+    assert (list(together.steps.context_tokens), set(together.steps.real_batch)) == ([3 * 32] * 4, {3})
     counted = await engine.count_kernels(1, 3, 48)
     assert (counted.phase, counted.steps) == ("prefill", 3)
     assert counted.per_step["aten::linear"] == 4 * LAYERS  # of q, k and v together, of o, and two of the MLP
