@@ -7,7 +7,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from equipoise_evals.experiment import run_comparison
 from equipoise_evals.gsm8k.chat import AnyPrompt
@@ -18,7 +18,9 @@ from equipoise_service import logs
 from equipoise_service.errors import StorageUnavailable
 from equipoise_service.progress import EventProgress
 from equipoise_service.store import Holder, Store, Stored, StoredRecorder
+from equipoise_service.tasks import to_the_end
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 RETRY_S = 1.0
@@ -111,7 +113,7 @@ class Measuring:
     async def _measured(self, stored: Stored, holder: Holder, progress: EventProgress) -> Verdict:
         """The verdict of a run, which is that of its stored records."""
         plan = Plan.model_validate_json(stored.plan)
-        recorder = StoredRecorder(self._store.records, stored.id, owner=holder)
+        recorder = await read_once_possible(lambda: StoredRecorder(self._store.records, stored.id, owner=holder))
         prompts = await asyncio.to_thread(self._tools.prompts, plan)
         launcher = self._tools.launcher(stored.id, plan, recorder)
         world = World(launcher, self._tools.clock, recorder, progress, progress.judged)
@@ -119,18 +121,19 @@ class Measuring:
             seen = await run_comparison(plan, prompts, world)
         except BaseException as error:
             # Whatever ended it, what was measured is kept; but an order to end waits for no disk that stays full.
-            await asyncio.to_thread(progress.flush)
-            await self._last_writes(recorder, LAST_WRITES_S if isinstance(error, asyncio.CancelledError) else None)
+            patience_s = LAST_WRITES_S if isinstance(error, asyncio.CancelledError) else None
+            await to_the_end(self._last_writes(progress, recorder, patience_s))
             raise
         await asyncio.to_thread(progress.flush)
         await asyncio.to_thread(recorder.flush)
         await stored_now(lambda: self._store.comparisons.judge(stored.id, holder))
-        verdict = await asyncio.to_thread(lambda: judge(self._store.records.load(stored.id), plan))
+        verdict = await read_once_possible(lambda: judge(self._store.records.load(stored.id), plan))
         if canonical_json(verdict) != canonical_json(seen):
             raise VerdictMismatch("the stored records give another verdict than the run did; nothing was concluded")
         return verdict
 
-    async def _last_writes(self, recorder: StoredRecorder, patience_s: float | None) -> None:
+    async def _last_writes(self, progress: EventProgress, recorder: StoredRecorder, patience_s: float | None) -> None:
+        await asyncio.to_thread(progress.flush)
         try:
             await asyncio.to_thread(recorder.flush, patience_s)
         except StorageUnavailable as unavailable:
@@ -141,9 +144,20 @@ async def stored_now(write: Callable[[], None]) -> None:
     """Write, and try again for as long as the database is unavailable."""
     while True:
         try:
+            # In the event loop: what a thread has begun goes on behind the back of whoever cancels this.
             write()
         except StorageUnavailable as unavailable:
             log.warning("%s", unavailable.detail)
             await asyncio.sleep(RETRY_S)
         else:
             return
+
+
+async def read_once_possible(read: Callable[[], T]) -> T:
+    """Read in a thread, and try again for as long as the database is unavailable; the caller's limits end that."""
+    while True:
+        try:
+            return await asyncio.to_thread(read)
+        except StorageUnavailable as unavailable:
+            log.warning("%s", unavailable.detail)
+            await asyncio.sleep(RETRY_S)
