@@ -33,8 +33,10 @@ def drifting(per_launch: float) -> LatencyWorld:
 
 # Engines one after the other, at these drifts from launch to launch; and device sets that differ by 1 %.
 DRIFTS = (0.0, 0.002, 0.01)
-WORLDS = [*((latency_plan(layout="alternating"), drifting(drift)) for drift in DRIFTS)]
-WORLDS += [(latency_plan(layout="crossover"), LatencyWorld(device_gap=0.01))]
+WORLDS = [
+    *((latency_plan(layout="alternating"), drifting(drift)) for drift in DRIFTS),
+    (latency_plan(layout="crossover"), LatencyWorld(device_gap=0.01)),
+]
 IDS = [*(f"alternating, {drift:.1%} a launch" for drift in DRIFTS), "crossover, 1% between devices"]
 in_every_world = pytest.mark.parametrize("place", range(len(WORLDS)), ids=IDS)
 
@@ -126,7 +128,7 @@ def off_by(busy: LatencyContrast) -> list[float]:
 
 
 def test_a_difference_between_devices_is_gone_from_the_units_of_a_crossover() -> None:
-    busy = quiet_busy(WORLDS.index(WORLDS[-1]), 8)
+    busy = quiet_busy(len(WORLDS) - 1, 8)
     off_by(busy)
     assert busy.effect == pytest.approx(GAIN, abs=1e-4)
     assert (busy.pairs, busy.units) == (8, 4)
