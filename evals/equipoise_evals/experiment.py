@@ -57,45 +57,87 @@ async def run_comparison(plan: Plan, prompts: Sequence[AnyPrompt], world: World)
         EngineFault: an engine did not do what was asked; everything recorded before stays recorded.
     """
     found = world.recorder.records()
-    finished = finished_pairs(found, plan)
-    verdict = judge(of_first_pairs(found, finished), plan)
-    if finished and is_decided(verdict, plan, finished):
+    known = finished_pairs(found, plan)
+    verdict = judge(of_first_pairs(found, known), plan)
+    if known and is_decided(verdict, plan, known):
         return judge(found, plan)
-    if not found.of(QuestionsRecord):
-        world.recorder.append(questions_record(prompts))
-    for pair in range(finished + 1, plan.pairs_max + 1):
-        world.progress("launch", pair - 1, plan.pairs_max, f"starting launch pair {pair}{_expected(verdict, plan)}")
-        still_open = open_halves(plan, verdict, pair - 1)
-        watch = Stopwatch(world.clock)
-        for together in launches(plan, pair):
-            async with world.launcher.launch_pair(plan, pair, together) as engines:
-                watch.lap("launches")
-                await warm_up(engines, still_open, world)
-                await attest(engines, world)
-                watch.lap("warm_up")
-                live = await treatment_is_live(engines, plan, pair, world)
-                watch.lap("treatment")
-                if live:
-                    await measure_accuracy(engines, plan, prompts, pair, world, accuracy=still_open.accuracy)
-                    watch.lap("gsm8k")
-                    await measure_latency(engines, still_open, pair, world)
-                    watch.lap("blocks")
-                    await verify_guards(engines, pair, world)
-            watch.lap("end")
-        world.recorder.append(SpentRecord(pair=pair, stage_s=watch.stage_s))
-        world.progress("launch", pair, plan.pairs_max, f"launch pair {pair} finished")
+    while known < plan.pairs_max:
+        pair = known + 1
+        await run_pair(plan, prompts, pair, world, verdict=verdict, known=known)
+        known = max(pair, finished_pairs(world.recorder.records(), plan))
         verdict = judge(world.recorder.records(), plan)
-        world.judged(pair, verdict)
-        if is_decided(verdict, plan, pair):
+        world.judged(known, verdict)
+        if is_decided(verdict, plan, known):
             break
     return verdict
 
 
-def finished_pairs(records: Records, plan: Plan) -> int:
-    """Launch pairs, from the first on, whose guards were looked at last in both engines: nothing comes after that."""
+async def run_pair(
+    plan: Plan, prompts: Sequence[AnyPrompt], pair: int, world: World, *, verdict: Verdict, known: int
+) -> None:
+    """Launch one pair and measure in it what the verdict on the first ``known`` pairs leaves open.
+
+    Raises ``EngineFault`` as ``run_comparison`` does.
+    """
+    if not world.recorder.records().of(QuestionsRecord):
+        world.recorder.append(questions_record(prompts))
+    world.progress("launch", pair - 1, plan.pairs_max, f"starting launch pair {pair}{_expected(verdict, plan)}")
+    still_open = open_halves(plan, verdict, known)
+    watch = Stopwatch(world.clock)
+    for together in launches(plan, pair):
+        async with world.launcher.launch_pair(plan, pair, together) as engines:
+            watch.lap("launches")
+            await warm_up(engines, still_open, world)
+            await attest(engines, world)
+            watch.lap("warm_up")
+            live = await treatment_is_live(engines, plan, pair, world)
+            watch.lap("treatment")
+            if live:
+                await measure_accuracy(engines, plan, prompts, pair, world, accuracy=still_open.accuracy)
+                watch.lap("gsm8k")
+                await measure_latency(engines, still_open, pair, world)
+                watch.lap("blocks")
+                await verify_guards(engines, pair, world)
+        watch.lap("end")
+    world.recorder.append(SpentRecord(pair=pair, stage_s=watch.stage_s))
+    world.progress("launch", pair, plan.pairs_max, f"launch pair {pair} finished")
+
+
+def complete_pairs(records: Records) -> frozenset[int]:
+    """Launch pairs whose guards were looked at last in both engines: nothing comes after that."""
     guarded = {(guard.pair, guard.role) for guard in records.of(GuardRecord)}
-    complete = takewhile(lambda pair: all((pair, role) in guarded for role in ROLES), range(1, plan.pairs_max + 1))
-    return len(list(complete))
+    return frozenset(pair for pair, _ in guarded if all((pair, role) in guarded for role in ROLES))
+
+
+def finished_pairs(records: Records, plan: Plan) -> int:
+    """Complete launch pairs from the first on, without a gap."""
+    complete = complete_pairs(records)
+    return len(list(takewhile(complete.__contains__, range(1, plan.pairs_max + 1))))
+
+
+def pairs_at_once(records: Records, plan: Plan, most: int) -> tuple[int, ...]:
+    """Launch pairs that may be measured at the same time on different machines, in order; at least one is left to do.
+
+    Nothing is decided between two looks, so those up to the next look depend on nothing that the others show. The first
+    pair runs alone: its traces say whether there is anything to measure. So does every pair where two make one unit,
+    since what one cancels of the other belongs to a device set of one machine.
+    """
+    known, complete = finished_pairs(records, plan), complete_pairs(records)
+    if known == 0 or plan.pairs_per_unit > 1:
+        return (known + 1,)
+    last = min((look for look in looks_of(plan) if look > known), default=plan.pairs_max)
+    return tuple(pair for pair in range(known + 1, last + 1) if pair not in complete)[:most]
+
+
+def looks_of(plan: Plan) -> tuple[int, ...]:
+    """Numbers of launch pairs after which what is measured next may change.
+
+    Not the last pass beside a latency half: no pair after it has one, whatever it showed.
+    """
+    of_passes = plan.accuracy.looks if plan.accuracy else ()
+    if plan.latency is None:
+        return of_passes
+    return tuple(sorted({*plan.looks, *of_passes[:-1]}))
 
 
 def of_first_pairs(records: Records, pairs: int) -> Records:

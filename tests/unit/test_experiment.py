@@ -11,9 +11,11 @@ import pytest
 from equipoise_evals.decode.schedule import ABBA, BAAB, launch_order, planned_blocks
 from equipoise_evals.experiment import (
     STRESS_BATCH,
+    finished_pairs,
     is_decided,
     of_first_pairs,
     open_halves,
+    pairs_at_once,
     pairs_expected,
     questions_record,
     run_comparison,
@@ -350,6 +352,48 @@ async def test_a_pair_whose_guards_were_not_looked_at_last_is_launched_again(at:
         (pair, role) for pair in (1, 2, 3) for role in ROLES
     }
     assert verdict == judge(records, plan)
+
+
+def guards(*pairs: int) -> Records:
+    """What is left to see of pairs that are complete."""
+    return Records(records=tuple(GuardRecord(pair=pair, role=role, state="idle") for pair in pairs for role in ROLES))
+
+
+def test_pairs_up_to_the_next_look_may_be_measured_at_once_but_for_the_first() -> None:
+    speed = make.plan(accuracy=None)
+    assert pairs_at_once(guards(), speed, 8) == (1,)
+    assert pairs_at_once(guards(1), speed, 8) == (2, 3)
+    assert pairs_at_once(guards(1), speed, 1) == (2,)
+    assert pairs_at_once(guards(1, 3), speed, 8) == (2,)  # one that is complete already stays
+    assert pairs_at_once(guards(1, 2, 3), speed, 8) == (4,)
+    assert pairs_at_once(guards(*range(1, 7)), speed, 8) == (7, 8)
+    assert pairs_at_once(guards(*range(1, 12)), make.plan(20, accuracy=None, looks=(3,)), 3) == (12, 13, 14)
+
+
+def test_a_look_at_the_passes_comes_before_more_of_them_are_made() -> None:
+    two, more = make.accuracy_plan(passes_max=2), make.accuracy_plan(passes_max=4)
+    assert pairs_at_once(guards(1), make.plan(accuracy=two), 8) == (2, 3)  # the third pair has no pass at all
+    assert pairs_at_once(guards(1), make.plan(accuracy=more), 8) == (2,)
+    assert pairs_at_once(guards(1), make.plan(accuracy=two, latency=None), 8) == (2,)
+
+
+def test_pairs_that_make_one_unit_with_another_run_one_after_the_other() -> None:
+    assert pairs_at_once(guards(1), make.plan(accuracy=None, layout="crossover"), 8) == (2,)
+
+
+async def test_a_gap_that_a_lost_machine_left_is_filled_and_nothing_else_is_launched() -> None:
+    unbroken, found, plan = await run()
+    kept = [record for record in found.records if getattr(record, "pair", 0) != 2]
+    assert finished_pairs(Records(records=tuple(kept)), plan) == 1
+    recorder = ListRecorder()
+    for record in kept:
+        recorder.append(record)
+    world = World(FakeLauncher(recorder), lambda: 0.0, recorder, silent)
+    verdict = await run_comparison(plan, prompts(), world)
+    launches = [launch.pair for launch in recorder.records().of(LaunchRecord)]
+    assert launches == [1, 1, 3, 3, 2, 2]
+    assert verdict == judge(recorder.records(), plan)
+    assert (verdict.accuracy, verdict.latency) == (unbroken.accuracy, unbroken.latency)
 
 
 async def test_a_run_that_had_measured_everything_starts_no_engine() -> None:
