@@ -8,16 +8,17 @@ import pytest
 from scipy.stats import f_oneway
 
 from equipoise_evals.judge import canonical_json, judge
-from equipoise_evals.model import LatencyEvidence, LaunchRecord, Plan, Record, Records
+from equipoise_evals.model import LatencyEvidence, LaunchRecord, Plan, Record, Records, Role
 from tests.support import records as make
 
 
 def on_nodes(nodes: Sequence[str]) -> list[Record]:
     """Launches of both arms of each pair, on the node named for it."""
+    arms: tuple[tuple[Role, str], ...] = (("A", "baseline"), ("B", "persistent"))
     return [
         make.launch(pair, role, arm).model_copy(update={"node": node})
         for pair, node in enumerate(nodes, start=1)
-        for role, arm in (("A", "baseline"), ("B", "persistent"))
+        for role, arm in arms
     ]
 
 
