@@ -225,6 +225,7 @@ def test_pairs_of_one_comparison_run_on_two_nodes_at_once_of_which_one_dies(
     slow = KINDS["long"] | {"parts": ["latency"], "quads": 4}
     unbroken = on_cluster.submit(slow)
     until(lambda: on_cluster.stored(unbroken).status in FINAL, "it ends")
+    assert on_cluster.stored(unbroken).status is Status.SUCCEEDED, on_cluster.stored(unbroken).error
     launches = on_cluster.records(unbroken).of(LaunchRecord)
     assert len(launches) == 6
     of_pair = {launch.pair: launch.node for launch in launches}

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 import signal
+import uuid
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -115,7 +116,9 @@ def _amounts(node: Node) -> str:
 def new_place(bundle: Bundle, name: str) -> Place:
     """A new actor on a placement group of its own. It is not waited for: its first task waits for room."""
     needed = dict(bundle)
-    group = placement_group([needed], strategy="STRICT_PACK", name=f"equipoise {name}")
+    # Ray wants each name once, and one comparison may have several places, or soon another one after a loss.
+    unique = f"equipoise {name} {uuid.uuid4().hex[:8]}"
+    group = placement_group([needed], strategy="STRICT_PACK", name=unique)
     remote = ray.remote(ComparisonActor).options(
         num_cpus=needed["CPU"],
         num_gpus=needed.get("GPU", 0.0),
