@@ -90,13 +90,13 @@ async def run_pair(
             await warm_up(engines, still_open, world)
             await attest(engines, world)
             watch.lap("warm_up")
+            await measure_latency(engines, still_open, pair, world)
+            watch.lap("blocks")
             live = await treatment_is_live(engines, plan, pair, world)
             watch.lap("treatment")
             if live:
                 await measure_accuracy(engines, plan, prompts, pair, world, accuracy=still_open.accuracy)
                 watch.lap("gsm8k")
-                await measure_latency(engines, still_open, pair, world)
-                watch.lap("blocks")
                 await verify_guards(engines, pair, world)
         watch.lap("end")
     world.recorder.append(SpentRecord(pair=pair, stage_s=watch.stage_s))
@@ -115,16 +115,17 @@ def finished_pairs(records: Records, plan: Plan) -> int:
     return len(list(takewhile(complete.__contains__, range(1, plan.pairs_max + 1))))
 
 
-def pairs_at_once(records: Records, plan: Plan, most: int) -> tuple[int, ...]:
-    """Launch pairs that may be measured at the same time on different machines, in order; at least one is left to do.
+def pairs_at_once(records: Records, plan: Plan, known: int, most: int) -> tuple[int, ...]:
+    """Launch pairs that may be measured at the same time on different machines, in order, ``most`` at most.
 
-    Nothing is decided between two looks, so those up to the next look depend on nothing that the others show. The first
-    pair runs alone: its traces say whether there is anything to measure. So does every pair where two make one unit,
-    since what one cancels of the other belongs to a device set of one machine.
+    They follow the first ``known``, and are not complete. Nothing is decided between two looks, so those up to the next
+    look depend on nothing that the others show. The first pair runs alone: its traces say whether there is anything to
+    measure. So does every pair where two make one unit, since what one cancels of the other belongs to a device set of
+    one machine.
     """
-    known, complete = finished_pairs(records, plan), complete_pairs(records)
     if known == 0 or plan.pairs_per_unit > 1:
         return (known + 1,)
+    complete = complete_pairs(records)
     last = min((look for look in looks_of(plan) if look > known), default=plan.pairs_max)
     return tuple(pair for pair in range(known + 1, last + 1) if pair not in complete)[:most]
 
@@ -221,6 +222,8 @@ async def verify_guards(engines: Engines, pair: int, world: World) -> None:
 async def treatment_is_live(engines: Engines, plan: Plan, pair: int, world: World) -> bool:
     """Trace the engines of the first pair; False ends the run before it costs more.
 
+    Only once its blocks are measured: a GPU's profiler stays attached to an engine that it has traced. On an H200 the
+    steps of such engines were 10 % longer and differed more (`docs/decisions/2026-11-30-order-in-a-pair.md`).
     Where one engine runs at a time, the first is measured before the second can be counted.
     Engines that ran already write their traces where nobody here can read them, so there the treatment is not shown.
 

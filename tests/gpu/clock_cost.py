@@ -26,18 +26,21 @@ Stretch = tuple[bool, float]
 def clock_claims(document: Document) -> list[Claim]:
     """Host time of the hooks, and the period with the clock at every step against every 16th."""
     blocks = document.observed.of(BlockRecord)
-    medians = [float(cost["hook_median_us"]) for cost in _costs(blocks) if cost["hook_rows"] == HOOK_ROWS]
-    worst = max(medians, default=math.nan)
     batches = document.plan.latency.batch_sizes if document.plan.latency else ()
-    return [
-        Claim(
-            f"median host time of the hooks over {HOOK_ROWS} steps is at most {HOOK_LIMIT_US:g} us",
-            worst <= HOOK_LIMIT_US,
-            f"largest of {len(medians)} medians: {worst:.1f} us; their median: "
-            f"{statistics.median(medians or [math.nan]):.1f} us",
-        ),
-        *(_period_claim(batch, blocks) for batch in batches),
-    ]
+    return [hook_claim(document), *(_period_claim(batch, blocks) for batch in batches)]
+
+
+def hook_claim(document: Document) -> Claim:
+    """Host time of the hooks, the median over so many steps of each engine."""
+    costs = _costs(document.observed.of(BlockRecord))
+    medians = [float(cost["hook_median_us"]) for cost in costs if cost["hook_rows"] == HOOK_ROWS]
+    worst = max(medians, default=math.nan)
+    return Claim(
+        f"median host time of the hooks over {HOOK_ROWS} steps is at most {HOOK_LIMIT_US:g} us",
+        worst <= HOOK_LIMIT_US,
+        f"largest of {len(medians)} medians: {worst:.1f} us; their median: "
+        f"{statistics.median(medians or [math.nan]):.1f} us",
+    )
 
 
 def launch_effects(blocks: Sequence[BlockRecord]) -> list[float]:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from tests.gpu import claims
 from tests.gpu.claims import Claim, Document
-from tests.gpu.clock_cost import clock_claims
+from tests.gpu.clock_cost import clock_claims, hook_claim
 
 DUMMY_WEIGHTS = {"flags": ["--load-format", "dummy"]}
 TWO_GPUS = {"flags": ["--load-format", "dummy", "--tp-size", "2"]}
@@ -18,6 +18,16 @@ AA_8B: dict[str, Any] = {
     "declared_aa": True,
     "baseline": DUMMY_WEIGHTS,
     "candidate": {"name": "baseline-again", "scratch": "baseline", **DUMMY_WEIGHTS},
+}
+# Steps of the small model are the shorter ones, so that a delay of 25 us stands out; many of them, since they jump
+# between two levels.
+AA_DELAYED: dict[str, Any] = {
+    "parts": ["latency"],
+    "pairs_max": 3,
+    "declared_aa": True,
+    "batch_sizes": [16],
+    "steps_per_block": 512,
+    "quads": 4,
 }
 
 
@@ -56,12 +66,22 @@ STEPS: dict[str, Step] = {
             *claims.gsm8k(document, questions=1_319),
         ],
     ),
+    "smollm2-latency": Step(
+        "smollm2",
+        {"parts": ["latency"], "pairs_max": 4},
+        lambda document: [
+            *claims.treatment(document, layers=30),
+            *claims.faster(document, low_us={1: -140.0, 16: -125.0}, high_us={1: -80.0, 16: -65.0}),
+            hook_claim(document),
+        ],
+    ),
     "llama-8b-shape": Step(
         "llama-8b-shape",
-        {"parts": ["latency"], "pairs_max": 5, "baseline": DUMMY_WEIGHTS, "candidate": DUMMY_WEIGHTS},
+        {"parts": ["latency"], "pairs_max": 4, "baseline": DUMMY_WEIGHTS, "candidate": DUMMY_WEIGHTS},
         lambda document: [
             *claims.treatment(document, layers=32),
             *claims.faster(document, low_us={1: -130.0, 16: -130.0}, high_us={1: -70.0, 16: -70.0}),
+            hook_claim(document),
         ],
     ),
     "aa-baseline": Step(
@@ -100,6 +120,8 @@ STEPS: dict[str, Step] = {
     **{f"aa-8b-{number:02}": Step("llama-8b-shape", AA_8B, claims.no_difference) for number in range(1, 11)},
     # The variance of the first H200 records asks for many short blocks; do launches then differ less?
     "aa-8b-short-blocks": Step("llama-8b-shape", {**AA_8B, "steps_per_block": 48, "quads": 12}, claims.no_difference),
+    # One engine alone on the GPU: does it jump between levels too, and does the order of starts matter?
+    "aa-8b-alone": Step("llama-8b-shape", {**AA_8B, "pairs_max": 2, "layout": "alternating"}, claims.no_difference),
     "starts": Step("llama-8b-shape", {**AA_8B, "pairs_max": 4}, claims.starts),
     "verdict-8b": Step(
         "llama-8b-shape",
@@ -108,8 +130,11 @@ STEPS: dict[str, Step] = {
     ),
     **{
         f"delay-{delay_us}": Step(
-            "llama-8b-shape",
-            {**AA_8B, "candidate": {**AA_8B["candidate"], "environment": delayed(delay_us)}},
+            "smollm2",
+            {
+                **AA_DELAYED,
+                "candidate": {"name": "delayed", "scratch": "baseline", "environment": delayed(delay_us)},
+            },
             claims.injected_delay,
         )
         for delay_us in (0, 25, 50, 100)
@@ -126,7 +151,7 @@ STEPS: dict[str, Step] = {
     ),
     "alternating-tp2": Step(
         "llama-8b-shape",
-        {"parts": ["latency"], "pairs_max": 6, "layout": "alternating", "baseline": TWO_GPUS, "candidate": TWO_GPUS},
+        {"parts": ["latency"], "pairs_max": 2, "layout": "alternating", "baseline": TWO_GPUS, "candidate": TWO_GPUS},
         lambda document: [*claims.treatment(document, layers=32), *claims.placed(document, gpus_of_an_engine=2)],
         gpus=2,
     ),

@@ -105,16 +105,17 @@ async def test_engines_that_ran_already_are_not_traced_and_say_whose_clock_it_wa
 def test_either_arm_starts_first_and_a_seed_repeats() -> None:
     plan = make.plan()
     orders = [launch_order(plan, pair) for pair in range(1, 40)]
-    assert set(orders) == {("A", "B"), ("B", "A")}
+    assert [order[::-1] for order in orders[0:38:2]] == orders[1::2]  # each pair of two the other way round
+    assert set(orders[0::2]) == {("A", "B"), ("B", "A")}
     assert orders == [launch_order(plan, pair) for pair in range(1, 40)]
 
 
-async def test_an_inactive_treatment_ends_the_run_before_anything_is_measured() -> None:
+async def test_an_inactive_treatment_ends_the_run_before_any_question_or_second_launch() -> None:
     arms = make.plan().arms
     same = arms.model_copy(update={"candidate": arms.candidate.model_copy(update={"scratch": "baseline"})})
     verdict, records, _ = await run(arms=same)
     assert verdict.overall.word == "treatment_inactive"
-    assert not records.of(BlockRecord)
+    assert {block.pair for block in records.of(BlockRecord)} == {1}
     assert not records.of(PassRecord)
     declared, records, _ = await run(arms=same, declared_aa=True, pairs_max=3)
     assert declared.overall.word in {"neutral", "inconclusive"}
@@ -136,7 +137,21 @@ async def test_a_prefill_plan_warms_up_both_phases_and_times_prefills() -> None:
     assert seen.count("prefill") == seen.count("decode") + len(records.of(BlockRecord))
 
 
-async def test_evidence_that_does_not_appear_is_a_fault_before_anything_is_measured() -> None:
+async def test_no_engine_is_timed_after_it_was_traced() -> None:
+    """A GPU's profiler stays attached to an engine that it has traced, and makes its steps longer."""
+    seen: dict[int, list[str]] = {}
+
+    async def hear(call: Call) -> None:
+        seen.setdefault(call.pair, []).append(call.method)
+
+    _, records, _ = await run(hear, pairs_max=3)
+    assert {record.role for record in records.of(TreatmentRecord)} == {"A", "B"}
+    assert "decode" not in seen[1][seen[1].index("count_kernels") :]
+    assert seen[1].index("count_kernels") < seen[1].index("generate")  # no pass before the arms are known to differ
+    assert not any("count_kernels" in of_pair for pair, of_pair in seen.items() if pair > 1)
+
+
+async def test_evidence_that_does_not_appear_is_a_fault_before_any_question_is_asked() -> None:
     evidence = (KernelEvidence(name="fmha", change="appears"),)
     seen: list[Call] = []
 
@@ -159,7 +174,7 @@ async def test_each_pair_says_where_its_seconds_went() -> None:
     await run_comparison(plan, prompts(), World(FakeLauncher(recorder), lambda: float(next(ticks)), recorder, silent))
     spent = recorder.records().of(SpentRecord)
     assert [one.pair for one in spent] == [1, 2, 3]
-    stages = ("launches", "warm_up", "treatment", "gsm8k", "blocks", "end")
+    stages = ("launches", "warm_up", "blocks", "treatment", "gsm8k", "end")
     assert [tuple(one.stage_s) for one in spent] == [stages] * 3
     laps = [dict.fromkeys(stages, 1.0) | {"gsm8k": one.stage_s["gsm8k"]} for one in spent]
     assert [one.stage_s for one in spent] == laps  # passes read the clock themselves
@@ -173,7 +188,7 @@ async def test_tracing_has_its_seconds_also_where_it_ends_the_run() -> None:
     world = World(FakeLauncher(recorder), lambda: float(next(ticks)), recorder, silent)
     await run_comparison(make.plan(accuracy=make.accuracy_plan(4), arms=same), prompts(), world)
     (spent,) = recorder.records().of(SpentRecord)
-    assert spent.stage_s == dict.fromkeys(("launches", "warm_up", "treatment", "end"), 1.0)  # a lap a reading
+    assert spent.stage_s == dict.fromkeys(("launches", "warm_up", "blocks", "treatment", "end"), 1.0)  # a lap a reading
 
 
 async def test_a_half_that_a_look_decided_is_measured_no_further() -> None:
@@ -359,26 +374,33 @@ def guards(*pairs: int) -> Records:
     return Records(records=tuple(GuardRecord(pair=pair, role=role, state="idle") for pair in pairs for role in ROLES))
 
 
+def at_once(most: int, plan: Plan, *complete: int) -> tuple[int, ...]:
+    found = guards(*complete)
+    return pairs_at_once(found, plan, finished_pairs(found, plan), most)
+
+
 def test_pairs_up_to_the_next_look_may_be_measured_at_once_but_for_the_first() -> None:
     speed = make.plan(accuracy=None)
-    assert pairs_at_once(guards(), speed, 8) == (1,)
-    assert pairs_at_once(guards(1), speed, 8) == (2, 3)
-    assert pairs_at_once(guards(1), speed, 1) == (2,)
-    assert pairs_at_once(guards(1, 3), speed, 8) == (2,)  # one that is complete already stays
-    assert pairs_at_once(guards(1, 2, 3), speed, 8) == (4,)
-    assert pairs_at_once(guards(*range(1, 7)), speed, 8) == (7, 8)
-    assert pairs_at_once(guards(*range(1, 12)), make.plan(20, accuracy=None, looks=(3,)), 3) == (12, 13, 14)
+    assert at_once(8, speed) == (1,)
+    assert at_once(8, speed, 1) == (2, 3)
+    assert at_once(1, speed, 1) == (2,)
+    assert at_once(8, speed, 1, 3) == (2,)  # one that is complete already stays
+    assert at_once(8, speed, 1, 2, 3) == (4,)
+    assert at_once(8, speed, *range(1, 7)) == (7, 8)
+    assert at_once(3, make.plan(20, accuracy=None, looks=(3,)), *range(1, 12)) == (12, 13, 14)
+    # One that was measured and is not complete, since its arms do not differ, is not measured again and again.
+    assert pairs_at_once(guards(), speed, 1, 8) == (2, 3)
 
 
 def test_a_look_at_the_passes_comes_before_more_of_them_are_made() -> None:
     two, more = make.accuracy_plan(passes_max=2), make.accuracy_plan(passes_max=4)
-    assert pairs_at_once(guards(1), make.plan(accuracy=two), 8) == (2, 3)  # the third pair has no pass at all
-    assert pairs_at_once(guards(1), make.plan(accuracy=more), 8) == (2,)
-    assert pairs_at_once(guards(1), make.plan(accuracy=two, latency=None), 8) == (2,)
+    assert at_once(8, make.plan(accuracy=two), 1) == (2, 3)  # the third pair has no pass at all
+    assert at_once(8, make.plan(accuracy=more), 1) == (2,)
+    assert at_once(8, make.plan(accuracy=two, latency=None), 1) == (2,)
 
 
 def test_pairs_that_make_one_unit_with_another_run_one_after_the_other() -> None:
-    assert pairs_at_once(guards(1), make.plan(accuracy=None, layout="crossover"), 8) == (2,)
+    assert at_once(8, make.plan(accuracy=None, layout="crossover"), 1) == (2,)
 
 
 async def test_a_gap_that_a_lost_machine_left_is_filled_and_nothing_else_is_launched() -> None:
@@ -636,9 +658,9 @@ async def test_each_alternating_engine_counts_its_own_blocks() -> None:
 async def test_alternating_ends_at_an_inactive_treatment_once_the_second_engine_was_counted() -> None:
     arms = make.plan().arms
     same = arms.model_copy(update={"candidate": arms.candidate.model_copy(update={"scratch": "baseline"})})
-    verdict, records, plan = await run(arms=same, layout="alternating", pairs_max=6)
+    verdict, records, _ = await run(arms=same, layout="alternating", pairs_max=6)
     assert verdict.overall.word == "treatment_inactive"
-    assert {block.role for block in records.of(BlockRecord)} == {launch_order(plan, 1)[0]}
+    assert {block.pair for block in records.of(BlockRecord)} == {1}
 
 
 async def test_alternating_holds_declared_evidence_against_both_traces_once_they_are_there() -> None:
@@ -649,7 +671,7 @@ async def test_alternating_holds_declared_evidence_against_both_traces_once_they
     with pytest.raises(EngineFault, match=r"kernel 'fmha' appears") as failed:
         await run_comparison(plan, prompts(), world)
     assert (failed.value.role, failed.value.stage) == ("B", "treatment")
-    assert {block.role for block in recorder.records().of(BlockRecord)} == {launch_order(plan, 1)[0]}
+    assert [one.role for one in recorder.records().of(PassRecord)] == [launch_order(plan, 1)[0]]
     invalid = judge(recorder.records(), plan).overall
     assert isinstance(invalid, Invalid)
     assert invalid.reason == "evidence_missing"

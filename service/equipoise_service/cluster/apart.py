@@ -43,7 +43,7 @@ async def measured_apart(
     known = finished_pairs(records, plan)
     verdict = await asyncio.to_thread(judge, of_first_pairs(records, known), plan)
     while known < plan.pairs_max and not (known and is_decided(verdict, plan, known)):
-        pairs = pairs_at_once(records, plan, most)
+        pairs = pairs_at_once(records, plan, known, most)
         await together([at_place(OnePair(pair, known)) for pair in pairs])
         records = await asyncio.to_thread(store.records.load, stored.id)
         known = max(pairs[-1], finished_pairs(records, plan))

@@ -30,8 +30,11 @@ SGLang's own rule then leaves room for graphs by the size of the device."""
 INHERITED = (
     "PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "USER", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES",
     "HF_HOME", "HF_HUB_OFFLINE", "XDG_CACHE_HOME", "TRITON_CACHE_DIR", "SSL_CERT_FILE",
+    "NCCL_NVLS_ENABLE", "TORCH_SYMM_MEM_DISABLE_MULTICAST", "NVSHMEM_DISABLE_NVLS", "NCCL_SOCKET_IFNAME",
 )  # fmt: skip
-"""Variables of the service that its engines see. A closed list: tokens and passwords never reach an engine's log."""
+"""Variables of the service that its engines see. A closed list: tokens and passwords never reach an engine's log.
+
+Those of NCCL and its like say what a host's GPUs must not do with each other."""
 
 
 @dataclass(frozen=True)

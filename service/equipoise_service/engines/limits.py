@@ -13,7 +13,8 @@ class Limits:
         first_generation_s: The first answer, kernel compilation included.
         request_s: One request, a whole decode block included.
         trace_s: From the end of the traced steps to a complete trace file.
-        stop_grace_s: From SIGTERM to SIGKILL.
+        stop_grace_s: From SIGTERM to SIGKILL. An engine has nothing left to save then, and SGLang would take the end of
+            its scheduler for a crash and sleep 5 s before its own end.
         memory_s: From the end of an engine's last process until its device memory is free again.
     """
 
@@ -22,5 +23,5 @@ class Limits:
     first_generation_s: float = 300.0
     request_s: float = 600.0
     trace_s: float = 300.0
-    stop_grace_s: float = 6.0
+    stop_grace_s: float = 1.0
     memory_s: float = 60.0
