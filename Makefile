@@ -139,7 +139,7 @@ test-chaos-postgres: .venv/.ready ## 40 comparisons by pairs of services on one 
 	@touch $@
 
 .PHONY: test-ray
-test-ray: .venv/.ray ## 60 comparisons over a Ray cluster of three nodes on the loopback, of which one dies (five minutes)
+test-ray: .venv/.ray ## 60 comparisons over a Ray cluster of three nodes on the loopback, of which one dies (eight minutes)
 	@set -o pipefail; $(BIN)/python -m pytest -rP tests/cluster tests/unit/cluster \
 		| $(BIN)/python -m tests.support.kept '^on node|^=.* (passed|failed)' | $(call KEEP_AS,ray-cluster)
 
