@@ -84,7 +84,7 @@ def on_cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[OnClu
     with loopback_cluster([2.0, 2.0, 2.0]) as cluster:
         pairs_at_once = getattr(request, "param", 1)
         # A new place takes seconds to import everything; a pair that is to run beside it has to last longer.
-        world = WORLD | ({"step_us": {1: 50_000.0}, "time_scale": 1.0} if pairs_at_once > 1 else {})
+        world = WORLD | ({"step_us": {1: 50_000.0}, "time_scale": 0.3} if pairs_at_once > 1 else {})
         variables = variables_of(tmp_path, **world) | {
             "EQUIPOISE_EXECUTOR": "ray", "EQUIPOISE_RAY_ADDRESS": cluster.address, "EQUIPOISE_SLOTS": "3",
             "EQUIPOISE_RAY_PAIRS_AT_ONCE": str(pairs_at_once), "EQUIPOISE_RAY_PLACE_LIMIT_S": "10",
@@ -225,7 +225,7 @@ def test_orders_and_failures_reach_a_node_and_come_back(on_cluster: OnCluster) -
 def test_pairs_of_one_comparison_run_on_two_nodes_at_once_of_which_one_dies(
     on_cluster: OnCluster, tmp_path: Path
 ) -> None:
-    slow = KINDS["long"] | {"parts": ["latency"], "quads": 6}
+    slow = KINDS["long"] | {"parts": ["latency"], "quads": 4}
     unbroken = on_cluster.submit(slow)
     until(lambda: on_cluster.stored(unbroken).status in FINAL, "it ends")
     assert on_cluster.stored(unbroken).status is Status.SUCCEEDED, on_cluster.stored(unbroken).error
