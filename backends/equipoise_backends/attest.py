@@ -119,6 +119,14 @@ def describe_device() -> dict[str, object]:
     return {"type": "cpu", "name": platform.machine(), "capability": None, "threads": torch.get_num_threads()}
 
 
+def gpu_uuid() -> str | None:
+    """Which GPU of its kind this is, the first that the process sees: hosts made of one image may share a name."""
+    if not torch.cuda.is_available():
+        return None
+    uuid = getattr(torch.cuda.get_device_properties(0), "uuid", None)  # a torch of before 2.5 has none
+    return None if uuid is None else f"GPU-{uuid}"
+
+
 def describe_versions() -> dict[str, str | None]:
     """Versions of what decides about results; null for what is not installed."""
     return {
@@ -192,6 +200,7 @@ def record(
         "packages": describe_packages(),
         "packages_sha256": packages_sha256(),
         "device": describe_device(),
+        "gpu": gpu_uuid(),
         "decode_backend": name,
         "kernel_path": KERNEL_PATHS.get(name),
         "scratch": describe_scratch(scratch_of(backend)),

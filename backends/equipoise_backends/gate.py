@@ -1,7 +1,8 @@
 """The start gate: a scheduler that has imported everything waits before it allocates, until a file is there.
 
 Two engines that start on one GPU at the same moment corrupt SGLang's memory profiling, while most of a start is
-imports. So the second engine imports beside the first, and waits here until the first has its memory.
+imports. So the second engine imports beside the first, and waits here until the first has its memory. What is logged
+here are warnings: SGLang sets up its logging later, and until then Python shows nothing less.
 """
 
 import logging
@@ -28,15 +29,15 @@ def wait(gate: Path, limit_s: float = LIMIT_S) -> float:
     """
     began_s = time.monotonic()
     said_s = began_s
-    logger.info("equipoise: at the start gate")
+    logger.warning("equipoise: at the start gate")
     while not gate.exists():
         now_s = time.monotonic()
         if now_s - began_s > limit_s:
             raise GateError(f"EQUIPOISE_START_GATE={str(gate)!r} did not appear within {limit_s:g} s")
         if now_s - said_s > SAID_EVERY_S:
-            logger.info("equipoise: still at the start gate after %.0f s", now_s - began_s)
+            logger.warning("equipoise: still at the start gate after %.0f s", now_s - began_s)
             said_s = now_s
         time.sleep(POLL_S)
     waited_s = time.monotonic() - began_s
-    logger.info("equipoise: through the start gate after %.2f s", waited_s)
+    logger.warning("equipoise: through the start gate after %.2f s", waited_s)
     return waited_s

@@ -72,8 +72,8 @@ def fitted(metric: EngineMetric, controls: Iterable[Control]) -> LaunchHistory |
 
 
 def comparable(plan: Plan, store: Store, sglang: str | None, since: datetime) -> Iterable[Control]:
-    """A/A comparisons like this plan, of at least two pairs, on this host; all of the newest one's device."""
-    device: object = None
+    """A/A comparisons like this plan, of at least two pairs, on this host; all of the newest one's GPU."""
+    newest: object = None
     with store.database.read() as connection:
         lines = read_declared_aa(connection, MOST)
     for line in lines:
@@ -91,8 +91,9 @@ def comparable(plan: Plan, store: Store, sglang: str | None, since: datetime) ->
         seen: dict[str, Any] = {} if launch is None else json.loads(launch.payload)
         if not _ran_here(seen, sglang):
             continue
-        device = device or seen["attestation"].get("device")
-        if seen["attestation"].get("device") == device:
+        device = (seen["attestation"].get("device"), seen["attestation"].get("gpu"))
+        newest = newest or device
+        if device == newest:
             yield Control(line.id, {"busy": _logs(evidence.busy), "period": _logs(evidence.period)})
 
 

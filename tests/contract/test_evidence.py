@@ -10,6 +10,7 @@ import pytest
 
 from equipoise_evals.judge import canonical_json, judge
 from equipoise_service.interchange import RecordsDocument
+from tests.gpu.launches import runs, table
 
 ROOT = Path(__file__).resolve().parents[2]
 STORED = sorted((ROOT / "docs" / "evidence").rglob("*.records.json.xz"))
@@ -46,3 +47,11 @@ def test_a_script_that_imports_nothing_of_ours_agrees(path: Path, clock: str) ->
     # The stored verdict is rounded to 12 significant digits.
     assert effect == pytest.approx(contrast["effect"], abs=1e-9)
     assert (low, high) == pytest.approx((contrast["interval"]["low"], contrast["interval"]["high"]), abs=1e-9)
+
+
+def test_the_page_of_equal_arms_is_what_the_records_say() -> None:
+    """Ten A/A comparisons at a 5 % level give three false verdicts or more with a chance of 1.2 % (binomial)."""
+    found = runs(ROOT / "docs" / "evidence" / "h200")
+    assert len(found) >= 10
+    assert sum(run.is_false for run in found) <= 2
+    assert (ROOT / "docs" / "evidence" / "h200-launches.md").read_text() == table(found) + "\n"

@@ -57,7 +57,8 @@ _CAUSES: dict[Cause, str] = {
 _MENDS: dict[InvalidReason, str] = {
     "missing_answers": "Find the failed requests in the engines' logs, mend their cause and run again.",
     "clock_gap": "Lock the device's clocks or let it cool, and run again.",
-    "disturbed": "Run again on a quieter machine, with the device's clocks locked; more launch pairs even out levels.",
+    "disturbed": "Give each engine a GPU for itself, by the layout crossover or, on one GPU, alternating: beside each "
+    "other engines jump between levels. Or run more launch pairs, which even them out.",
     "attestation": "Check which plugin and which flags the engines really started with, and run again.",
     "device_differs": "Run both arms on the same device, and run again.",
     "sampling_differs": "Let nothing between Equipoise and the engines change a request's parameters, and run again.",

@@ -31,7 +31,14 @@ def planned(**changes: Any) -> Plan:
 
 
 def an_aa(
-    store: Store, seed: int, *, pairs: int = 3, machine: object = None, sglang: str = "0.5.17", **plan: Any
+    store: Store,
+    seed: int,
+    *,
+    pairs: int = 3,
+    machine: object = None,
+    sglang: str = "0.5.17",
+    gpu: str | None = None,
+    **plan: Any,
 ) -> str:
     """A finished A/A comparison as this host would have left it; 3 pairs with a launch SD of 0.1 %."""
     declared = planned(declared_aa=True, pairs_max=pairs, **plan)
@@ -40,7 +47,7 @@ def an_aa(
         one.model_copy(
             update={
                 "server_info": seen,
-                "attestation": one.attestation | {"versions": {"sglang": sglang}, "device": DEVICE},
+                "attestation": one.attestation | {"versions": {"sglang": sglang}, "device": DEVICE, "gpu": gpu},
             }
         )
         for one in make.launches(declared, pairs)
@@ -72,6 +79,7 @@ def test_three_alike_give_both_metrics_a_prior_and_a_look_at_two_pairs(store: St
     "other",
     [
         {"machine": {"host": "another"}},
+        {"gpu": "GPU-2"},
         {"sglang": "0.5.23"},
         {"pairs": 1},
         {"latency": make.LATENCY.model_copy(update={"steps_per_block": 400})},
