@@ -129,7 +129,7 @@ test-chaos: .venv/.ready ## 200 comparisons while services and engines are kille
 	@$(BIN)/python -m pytest -n 5 --timeout 3600 -rP tests/integration -m chaos
 
 .PHONY: test-chaos-postgres
-test-chaos-postgres: .venv/.ready ## 40 comparisons by pairs of services on one PostgreSQL, stopped and killed, seeded (six to eight minutes)
+test-chaos-postgres: .venv/.ready ## 112 comparisons by pairs of services on one PostgreSQL, stopped and killed, seeded (six to eight minutes)
 	@set -o pipefail; $(MAKE) --no-print-directory test-postgres \
 		POSTGRES_TESTS="-n 4 --timeout 3600 -rP -m chaos $(SERVICE_TESTS)/test_two_services.py" \
 		| $(BIN)/python -m tests.support.kept '^seed |^=.* (passed|failed)' | $(call KEEP_AS,chaos-postgres)
