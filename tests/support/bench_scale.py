@@ -223,7 +223,7 @@ class Simulation:
             self._begin_pair(now, job)
 
     def _lose(self, now: float, node: Node) -> None:
-        for job in node.running:
+        for job in sorted(node.running, key=lambda one: one.submitted_s):  # a set's order is another in each run
             self.lost_pairs += 1
             job.epoch, job.node = job.epoch + 1, None
             self._at(now + LEASE_S, "queued", job)
