@@ -234,11 +234,11 @@ def test_pairs_of_one_comparison_run_on_two_nodes_at_once_of_which_one_dies(
     of_pair = {launch.pair: launch.node for launch in launches}
     assert of_pair == {launch.pair: launch.node for launch in reversed(launches)}  # both arms on one node
     assert of_pair[2] != of_pair[3]
-    told = [(one.kind, one.pair) for one in on_cluster.records(unbroken).records if isinstance(one, Told)]
-    assert told.index(("stop", 1)) < min(told.index(("launch", 2)), told.index(("launch", 3)))
+    order = [(one.kind, one.pair) for one in on_cluster.records(unbroken).records if isinstance(one, Told)]
+    assert order.index(("stop", 1)) < min(order.index(("launch", 2)), order.index(("launch", 3)))
     # Each had engines while the other had: neither pair's stop stands before the other's launch.
-    assert max(told.index(("launch", 2)), told.index(("launch", 3))) < min(
-        told.index(("stop", 2)), told.index(("stop", 3))
+    assert max(order.index(("launch", 2)), order.index(("launch", 3))) < min(
+        order.index(("stop", 2)), order.index(("stop", 3))
     )
 
     broken = on_cluster.submit(slow)
@@ -253,10 +253,14 @@ def test_pairs_of_one_comparison_run_on_two_nodes_at_once_of_which_one_dies(
         assert (stored.status, stored.attempt) == (Status.SUCCEEDED, attempt), stored.error
         assert stored.verdict is not None
         require_measured_once(on_cluster.store, one, stored.plan, stored.verdict)
-        evidence = json.loads(stored.verdict)["latency"]["evidence"]
-        assert sum(evidence["nodes"]["units"].values()) == 3
+        counting = last_launches(on_cluster.records(one))
+        assert len({(launch.pair, launch.node) for launch in counting}) == 3  # both arms on one node
+        # On one node in the end, it may be, where it took the cluster long to notice the loss.
+        several = len({launch.node for launch in counting}) > 1
+        told = json.loads(stored.verdict)["latency"]["evidence"].get("nodes")
+        assert (sum(told["units"].values()) if told else None) == (3 if several else None)
     assert on_cluster.stored(broken).verdict_word == on_cluster.stored(unbroken).verdict_word
-    assert {launch.node.split()[1] for launch in last_launches(on_cluster.records(broken))} - {node}
+    assert node not in {launch.node.split()[1] for launch in last_launches(on_cluster.records(broken))}
     until(lambda: not engines_below(on_cluster.folder), "no engine is left")
 
 
