@@ -77,8 +77,24 @@ class Machine:
             variables=self._variables(),
             overlaps=self._starts_fast,
         )
-        registered = {one.name: replace(default, name=one.name, python=one.python) for one in self.registered()}
+        # What an operator built has SGLang and no plugin, whatever his own interpreter brings along.
+        plugin = plugin or self._built_plugin()
+        registered = {
+            one.name: replace(default, name=one.name, python=one.python, plugin_path=plugin)
+            for one in self.registered()
+        }
         return registered | {default.name: default}
+
+    def unplugged(self, arm: ArmSpec) -> str | None:
+        """Why an arm's registered environment cannot be started for want of the plugin; None if it can."""
+        if self.device == "simulated" or arm.engine == "default":
+            return None
+        if self.environments()[arm.engine].plugin_path is not None:
+            return None
+        return (
+            f"the engine environment {arm.engine!r} needs the plugin, which is not built here; set "
+            "EQUIPOISE_PLUGIN_PATH, or build it with `make setup`"
+        )
 
     def registered(self) -> tuple[RegisteredEnvironment, ...]:
         """Engine environments that an operator added, by `equipoise env add`."""
@@ -118,6 +134,12 @@ class Machine:
         if not plugin.is_dir():
             raise NoEngine(f"the plugin is not built from the source as it is now ({plugin}); `make setup` builds it")
         return built, plugin
+
+    def _built_plugin(self) -> Path | None:
+        """The plugin in the cache, as it is now in this checkout; None where it is not built."""
+        backends = find_backends()
+        built = None if backends is None else plugin_path(self.settings.cache, backends)
+        return built if built is not None and built.is_dir() else None
 
     def sglang(self) -> str | None:
         """The version of SGLang that engines run; None where it cannot be told."""

@@ -18,12 +18,13 @@ from equipoise_service import logs
 from equipoise_service.errors import StorageUnavailable
 from equipoise_service.progress import EventProgress
 from equipoise_service.store import Holder, Store, Stored, StoredRecorder
+from equipoise_service.tasks import to_the_end
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 RETRY_S = 1.0
 LAST_WRITES_S = 5.0
-Done = TypeVar("Done")
 
 
 class Tools(NamedTuple):
@@ -96,7 +97,7 @@ class Measuring:
         async def all_of_it(run: Run) -> Verdict:
             seen = await self._in_world(run, lambda prompts, world: run_comparison(run.plan, prompts, world))
             await stored_now(lambda: self._store.comparisons.judge(stored.id, holder))
-            verdict = await asyncio.to_thread(lambda: judge(self._store.records.load(stored.id), run.plan))
+            verdict = await read_once_possible(lambda: judge(self._store.records.load(stored.id), run.plan))
             if canonical_json(verdict) != canonical_json(seen):
                 raise VerdictMismatch("the stored records give another verdict than the run did; nothing was concluded")
             return verdict
@@ -110,7 +111,8 @@ class Measuring:
         """
 
         async def one(run: Run) -> None:
-            before = of_first_pairs(await asyncio.to_thread(self._store.records.load, stored.id), known)
+            found = await read_once_possible(lambda: self._store.records.load(stored.id))
+            before = of_first_pairs(found, known)
             verdict = await asyncio.to_thread(judge, before, run.plan)
 
             async def in_world(prompts: Sequence[AnyPrompt], world: World) -> None:
@@ -120,7 +122,7 @@ class Measuring:
 
         await self._within_limits(stored, holder, one)
 
-    async def _within_limits(self, stored: Stored, holder: Holder, work: Callable[[Run], Awaitable[Done]]) -> Done:
+    async def _within_limits(self, stored: Stored, holder: Holder, work: Callable[[Run], Awaitable[T]]) -> T:
         logs.comparison.set(stored.id)
         log.info("measuring %s", stored.model)
         progress: EventProgress | None = None
@@ -146,9 +148,11 @@ class Measuring:
                 raise LimitReached(stage, f"not done within {self._job_s:g} s") from late
             raise
 
-    async def _in_world(self, run: Run, work: Callable[[Sequence[AnyPrompt], World], Awaitable[Done]]) -> Done:
+    async def _in_world(self, run: Run, work: Callable[[Sequence[AnyPrompt], World], Awaitable[T]]) -> T:
         """Do it with engines, clock and records; whatever ends it, what was measured is stored."""
-        recorder = StoredRecorder(self._store.records, run.comparison_id, owner=run.holder)
+        recorder = await read_once_possible(
+            lambda: StoredRecorder(self._store.records, run.comparison_id, owner=run.holder)
+        )
         prompts = await asyncio.to_thread(self._tools.prompts, run.plan)
         launcher = self._tools.launcher(run.comparison_id, run.plan, recorder)
         world = World(launcher, self._tools.clock, recorder, run.progress, run.progress.judged)
@@ -156,14 +160,15 @@ class Measuring:
             done = await work(prompts, world)
         except BaseException as error:
             # But an order to end waits for no disk that stays full.
-            await asyncio.to_thread(run.progress.flush)
-            await self._last_writes(recorder, LAST_WRITES_S if isinstance(error, asyncio.CancelledError) else None)
+            patience_s = LAST_WRITES_S if isinstance(error, asyncio.CancelledError) else None
+            await to_the_end(self._last_writes(run.progress, recorder, patience_s))
             raise
         await asyncio.to_thread(run.progress.flush)
         await asyncio.to_thread(recorder.flush)
         return done
 
-    async def _last_writes(self, recorder: StoredRecorder, patience_s: float | None) -> None:
+    async def _last_writes(self, progress: EventProgress, recorder: StoredRecorder, patience_s: float | None) -> None:
+        await asyncio.to_thread(progress.flush)
         try:
             await asyncio.to_thread(recorder.flush, patience_s)
         except StorageUnavailable as unavailable:
@@ -179,9 +184,20 @@ async def stored_now(write: Callable[[], None]) -> None:
     """Write, and try again for as long as the database is unavailable."""
     while True:
         try:
+            # In the event loop: what a thread has begun goes on behind the back of whoever cancels this.
             write()
         except StorageUnavailable as unavailable:
             log.warning("%s", unavailable.detail)
             await asyncio.sleep(RETRY_S)
         else:
             return
+
+
+async def read_once_possible(read: Callable[[], T]) -> T:
+    """Read in a thread, and try again for as long as the database is unavailable; the caller's limits end that."""
+    while True:
+        try:
+            return await asyncio.to_thread(read)
+        except StorageUnavailable as unavailable:
+            log.warning("%s", unavailable.detail)
+            await asyncio.sleep(RETRY_S)

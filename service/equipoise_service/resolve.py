@@ -37,6 +37,7 @@ from equipoise_service.errors import (
     BatchBeyondEngine,
     BatchBeyondPool,
     FieldError,
+    NoEngine,
     RequestInvalid,
     TooFewDevices,
     UnknownEngine,
@@ -62,8 +63,8 @@ def resolve(request: CompareRequest, machine: Machine) -> Plan:
     arms = attached_arms(request, machine) if request.attached else resolve_arms(request, machine)
     latency = resolve_latency(request, machine, preset.phase)
     if latency is not None:
-        for arm in (arms.baseline, arms.candidate):
-            require_batches_fit(arm, latency)
+        for role, arm in of_roles(arms):
+            require_batches_fit(arm, role, latency)
     accuracy = resolve_accuracy(request, machine)
     model = attached_model(request.model) if request.attached else machine.model(request.model)
     if not request.attached and f"{model.name}@{model.revision}" in machine.settings.remote_code:
@@ -164,9 +165,9 @@ def resolve_layout(request: CompareRequest, arms: ArmPair, model: ModelRef, mach
     on_cluster = machine.settings.executor == "ray"
     if request.gpu_type is not None and not on_cluster:
         raise RequestInvalid([FieldError("/gpu_type", "only a service with EQUIPOISE_EXECUTOR=ray can choose one")])
-    for arm in (arms.baseline, arms.candidate):
+    for role, arm in of_roles(arms):
         for name in chain.from_iterable(PARALLEL.values()):
-            flag_value(arm.flags, name)
+            flag_value(arm.flags, name, role)
     layout, why = (
         chosen_layout(model, arms, machine.device_bytes()) if request.layout is None else (request.layout, ASKED)
     )
@@ -179,10 +180,7 @@ def resolve_layout(request: CompareRequest, arms: ArmPair, model: ModelRef, mach
 
 def with_remote_code(arms: ArmPair) -> ArmPair:
     """Both arms allowed to run the code of the model's repository, as every record and report shows."""
-    changed = {
-        name: arm.model_copy(update={"flags": (*arm.flags, REMOTE_CODE_FLAG)})
-        for name, arm in (("baseline", arms.baseline), ("candidate", arms.candidate))
-    }
+    changed = {name: arm.model_copy(update={"flags": (*arm.flags, REMOTE_CODE_FLAG)}) for name, arm in of_roles(arms)}
     return ArmPair(**changed)
 
 
@@ -195,6 +193,8 @@ def resolve_arms(request: CompareRequest, machine: Machine) -> ArmPair:
     for arm in (baseline, candidate):
         if arm.engine not in environments:
             raise UnknownEngine(arm.name, arm.engine, sorted(environments))
+        if (why := machine.unplugged(arm)) is not None:
+            raise NoEngine(why)
         if (why := machine.unsupported(arm)) is not None:
             raise BackendUnsupported(arm.name, why)
     return _pair(baseline, candidate)
@@ -279,20 +279,27 @@ def resolve_accuracy(request: CompareRequest, machine: Machine) -> AccuracyPlan 
     )
 
 
-def require_batches_fit(arm: ArmSpec, latency: LatencyPlan) -> None:
+def of_roles(arms: ArmPair) -> tuple[tuple[str, ArmSpec], ...]:
+    """Both arms, each with the field of a request that changes it."""
+    return ("baseline", arms.baseline), ("candidate", arms.candidate)
+
+
+def require_batches_fit(arm: ArmSpec, role: str, latency: LatencyPlan) -> None:
     """Refuse batches that the arm's engine would never run together: too many requests, or too many tokens."""
     largest = max(latency.batch_sizes)
-    limit = flag_value(arm.flags, "--max-running-requests")
+    limit = flag_value(arm.flags, "--max-running-requests", role)
     if limit is not None and largest > limit:
         raise BatchBeyondEngine(largest, limit, arm.name)
-    pool = flag_value(arm.flags, "--max-total-tokens")
+    pool = flag_value(arm.flags, "--max-total-tokens", role)
     tokens = largest * (latency.prompt_tokens + latency.steps_per_block)
     if pool is not None and tokens > pool:
         raise BatchBeyondPool(largest, tokens, pool, arm.name)
 
 
-def flag_value(flags: Sequence[str], name: str) -> int | None:
+def flag_value(flags: Sequence[str], name: str, role: str) -> int | None:
     """The value of an integer flag, as ``--flag 1`` or ``--flag=1``; the last one wins, as in SGLang. None if absent.
+
+    ``role`` is the field of the request to which a fault points.
 
     Raises:
         RequestInvalid: It has no integer.
@@ -308,4 +315,4 @@ def flag_value(flags: Sequence[str], name: str) -> int | None:
     try:
         return int(text)
     except ValueError as error:
-        raise RequestInvalid([FieldError("/candidate/flags", f"{name} needs a whole number, not {text!r}")]) from error
+        raise RequestInvalid([FieldError(f"/{role}/flags", f"{name} needs a whole number, not {text!r}")]) from error

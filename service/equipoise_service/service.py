@@ -13,6 +13,7 @@ from equipoise_service.bell import Bell
 from equipoise_service.chosen_blocks import with_chosen_blocks
 from equipoise_service.errors import SettingsError
 from equipoise_service.launch_history import with_history
+from equipoise_service.looks import Looks
 from equipoise_service.machine import Machine
 from equipoise_service.measuring import Measuring, Tools
 from equipoise_service.metrics import Metrics
@@ -20,6 +21,7 @@ from equipoise_service.requests import CompareRequest
 from equipoise_service.settings import Settings, variable_of
 from equipoise_service.slots import Slots
 from equipoise_service.store import Lease, Store
+from equipoise_service.tasks import cancelled
 from equipoise_service.webhooks import Sender
 from equipoise_service.worker import Executor, Rules, Worker
 
@@ -34,6 +36,7 @@ class Service:
         settings: The operator's decisions.
         store: The database.
         bell: Rings after every write.
+        looks: What listeners to events are told.
         worker: Its slots, for ``cancel``.
         working: The slots' life, where there are any; done means that nothing is taken from the queue any more.
         resolve: Makes a plan of a request, or raises a ``Refusal``.
@@ -46,6 +49,7 @@ class Service:
     settings: Settings
     store: Store
     bell: Bell
+    looks: Looks
     worker: Slots
     working: "asyncio.Task[object]"
     resolve: Callable[[CompareRequest], Plan]
@@ -100,12 +104,10 @@ async def running(
 
         sending = asyncio.create_task(sender.run(), name="webhooks")
         try:
-            yield Service(settings, store, bell, worker, working, planned, machine, sending, metrics)
+            yield Service(settings, store, bell, Looks(store), worker, working, planned, machine, sending, metrics)
         finally:
             for task in (working, sending):
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
+                await cancelled(task)
             await sender.flush()
     finally:
         cluster.close()

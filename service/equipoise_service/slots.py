@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
+from equipoise_service.tasks import to_the_end
 from equipoise_service.worker import Worker
 
 
@@ -25,7 +26,7 @@ class Slots:
         finally:
             for life in lives:
                 life.cancel()
-            await asyncio.gather(*lives, return_exceptions=True)
+            await to_the_end(asyncio.wait(lives))
         for life in lives:
             if not life.cancelled():
                 life.result()

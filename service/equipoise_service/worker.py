@@ -14,6 +14,7 @@ from equipoise_service.bell import Bell, heard
 from equipoise_service.errors import AlreadyFinished, ComparisonNotFound, EquipoiseError, StorageUnavailable
 from equipoise_service.measuring import RETRY_S, Concluded, LimitReached, stored_now
 from equipoise_service.store import FINAL, Holder, InvalidTransition, Lease, LeaseLost, Store, Stored, StoredError
+from equipoise_service.tasks import to_the_end
 
 log = logging.getLogger(__name__)
 
@@ -152,7 +153,7 @@ class Worker:
         except asyncio.CancelledError:
             ending = True
             self._end(task)
-            await asyncio.wait({task})  # until its engines are gone
+            await to_the_end(asyncio.wait({task}))  # until its engines are gone
             raise
         finally:
             beating.cancel()
@@ -249,8 +250,8 @@ class Worker:
         return self._rules.resumes and stored.attempt < self._rules.attempts
 
     def _holder(self, stored: Stored) -> Holder:
-        """This worker, in the attempt that it claimed."""
-        return Holder(self._rules.lease.owner, stored.attempt)
+        """This worker, with the claim that it made."""
+        return Holder(self._rules.lease.owner, stored.claim)
 
     async def _measure_and_judge(self, stored: Stored) -> None:
         """Have it measured, and store its verdict."""

@@ -132,6 +132,9 @@ def accept(
     With ``reuse``, one of the same request that has not ended is taken instead; of two that come at once, one is
     queued.
     """
+    twins = service.store.comparisons.unfinished_twin
+    if reuse and (twin := twins(body.sha256)) is not None:
+        return twin  # before anything is resolved: a model might be fetched for it
     plan = service.resolve(body)
     new = NewComparison(
         id=new_id(),
@@ -144,10 +147,10 @@ def accept(
         submitter=submitter,
     )
     with service.accepting:
-        if reuse and (twin := service.store.comparisons.unfinished_twin(body.sha256)) is not None:
-            return twin
+        if reuse and (twin := twins(body.sha256)) is not None:
+            return twin  # also where the queue is full
         require_place(service)
-        stored, added = service.store.comparisons.add(new)
+        stored, added = service.store.comparisons.add(new, reuse=reuse)
     return stored if added else _same_body(stored, body, str(key))
 
 

@@ -44,20 +44,18 @@ async def stream_events(
 
 
 async def _events(service: Service, comparison_id: str, after: int) -> AsyncIterator[ServerSentEvent]:
-    comparisons, events = service.store.comparisons, service.store.events
+    poll_s = SHARED_POLL_S if service.store.database.shared else POLL_S
     while True:
         ticket = service.bell.ticket()  # before the look, so that whatever is written meanwhile rings it
-        batch = await run_in_threadpool(events.after, comparison_id, after)
-        for event in batch:
+        look = await service.looks.after(ticket, comparison_id, after)
+        for event in look.events:
             after = event.seq
             yield _on_the_wire(event)
-        if batch:
+        if look.more:
             continue
-        status = await run_in_threadpool(comparisons.status, comparison_id)
-        if status is not None and status not in FINAL:
-            await heard(ticket, SHARED_POLL_S if service.store.database.shared else POLL_S)
-        elif not await run_in_threadpool(events.after, comparison_id, after, limit=1):
+        if look.status is None or look.status in FINAL:
             return  # a final status has no later events, and those before it are told
+        await heard(ticket, poll_s)
 
 
 def _on_the_wire(event: Event) -> ServerSentEvent:

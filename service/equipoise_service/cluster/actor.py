@@ -12,7 +12,7 @@ from equipoise_service.engines.launcher import files_of
 from equipoise_service.engines.leftovers import Leftovers
 from equipoise_service.errors import EquipoiseError
 from equipoise_service.machine import Machine
-from equipoise_service.measuring import Concluded, LimitReached, Measuring, Tools
+from equipoise_service.measuring import Concluded, LimitReached, Measuring, Tools, read_once_possible
 from equipoise_service.questions import prompts_of
 from equipoise_service.settings import Settings
 from equipoise_service.store import Holder, LeaseLost, Store
@@ -76,7 +76,7 @@ async def measured(job: Job, node: str) -> Concluded | None:
     settings = job.settings
     store = Store.open(settings.url_of_database, migrated=False)
     try:
-        stored = store.comparisons.get(job.comparison_id)
+        stored = await read_once_possible(lambda: store.comparisons.get(job.comparison_id))
         if stored is None:
             raise LeaseLost(job.comparison_id)
         # Engines of other comparisons and pairs may run on this very machine, and are no leftovers.

@@ -14,7 +14,7 @@ from equipoise_evals.judge import judge
 from equipoise_evals.model import Plan
 from equipoise_service.cluster.actor import OnePair
 from equipoise_service.engines.environment import Device
-from equipoise_service.measuring import Concluded, concluded, stored_now
+from equipoise_service.measuring import Concluded, concluded, read_once_possible, stored_now
 from equipoise_service.progress import EventProgress
 from equipoise_service.store import Holder, Store, Stored
 
@@ -39,13 +39,13 @@ async def measured_apart(
     """
     plan = Plan.model_validate_json(stored.plan)
     progress = EventProgress(store.events, stored.id, time.monotonic, owner=holder, plan=plan)
-    records = await asyncio.to_thread(store.records.load, stored.id)
+    records = await read_once_possible(lambda: store.records.load(stored.id))
     known = finished_pairs(records, plan)
     verdict = await asyncio.to_thread(judge, of_first_pairs(records, known), plan)
     while known < plan.pairs_max and not (known and is_decided(verdict, plan, known)):
         pairs = pairs_at_once(records, plan, known, most)
         await together([at_place(OnePair(pair, known)) for pair in pairs])
-        records = await asyncio.to_thread(store.records.load, stored.id)
+        records = await read_once_possible(lambda: store.records.load(stored.id))
         known = max(pairs[-1], finished_pairs(records, plan))
         verdict = await asyncio.to_thread(judge, records, plan)
         progress.judged(known, verdict)

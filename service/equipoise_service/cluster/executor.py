@@ -28,6 +28,7 @@ from equipoise_service.errors import StorageUnavailable
 from equipoise_service.measuring import Concluded, LimitReached
 from equipoise_service.settings import Settings
 from equipoise_service.store import Holder, Store, Stored, StoredError
+from equipoise_service.tasks import to_the_end
 from equipoise_service.worker import Executor, MeasuredElsewhere, PlaceLost
 
 log = logging.getLogger(__name__)
@@ -103,7 +104,7 @@ class RayExecutor:
             answer = await asyncio.shield(waiting)
             whole = True
         except asyncio.CancelledError:
-            await ended(reply, waiting)
+            await to_the_end(ended(reply, waiting))
             raise
         except RayActorError as lost:
             raise PlaceLost(f"the node or the process that measured it was lost ({_short(lost)})") from lost

@@ -35,6 +35,7 @@ from equipoise_service.engines.placing import Place, devices_of
 from equipoise_service.engines.ports import PortChooser
 from equipoise_service.engines.process import KILL_WAIT_S, ProcessTree, Stopped
 from equipoise_service.engines.stages import MEMORY_TAKEN
+from equipoise_service.tasks import to_the_end
 
 log = logging.getLogger(__name__)
 
@@ -122,7 +123,7 @@ class SGLangLauncher:
             engines: dict[Role, Engine] = {engine.role: engine for engine in running}
             yield engines
         finally:
-            await _to_the_end(self._stop_all(running, before))
+            await to_the_end(self._stop_all(running, before))
 
     def _overlaps(self, plan: Plan) -> bool:
         found = (self._environments.get(arm.engine) for arm in (plan.arms.baseline, plan.arms.candidate))
@@ -152,7 +153,7 @@ class SGLangLauncher:
                     raise
                 log.warning("arm %s, attempt %d: %s; starting again with new ports", role, attempt, taken.reason)
                 running.remove(engine)
-                await _to_the_end(self._stop_all([engine], None))
+                await to_the_end(self._stop_all([engine], None))
 
     async def _spawn(
         self, plan: Plan, pair: int, role: Role, attempt: int, *, position: int, gate: Path | None
@@ -284,17 +285,11 @@ async def _never_lost(spawn: Coroutine[Any, Any, ProcessTree]) -> ProcessTree:
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        await asyncio.wait({task})
-        if task.exception() is None:
-            await task.result().stop()
+        await to_the_end(_ended_again(task))
         raise
 
 
-async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:
-    """Finish ``work`` even if this task is cancelled meanwhile; the cancellation is raised afterwards."""
-    task = asyncio.ensure_future(work)
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await task
-        raise
+async def _ended_again(spawn: "asyncio.Task[ProcessTree]") -> None:
+    await asyncio.wait({spawn})
+    if spawn.exception() is None:
+        await spawn.result().stop()

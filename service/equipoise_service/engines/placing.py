@@ -2,7 +2,8 @@
 
 A device set is as many GPUs as the arms' flags ask for, by tensor, pipeline and data parallelism, the first ones of
 the pool. The estimate of memory is that of weights and KV pool, which is what SGLang's ``--mem-fraction-static``
-limits; what it cannot know it says.
+limits. It is a lower bound: activations and graphs come on top. So two engines that do not fit by it do not fit, and
+two that do may still be too large, which their start says. Where weights may take less than their files, none is made.
 """
 
 import json
@@ -26,6 +27,8 @@ SHARED_DATA_PARALLEL = "--enable-dp-attention"
 """With it data parallelism is inside the GPUs of tensor parallelism and takes none of its own."""
 WEIGHTS = ("*.safetensors", "*.bin", "*.pt")
 GIB = 1024**3
+OTHER_WEIGHTS = ("--quantization", "--dtype", "--load-format", "--torchao-config", "--cpu-offload-gb")
+"""Flags by which an engine holds its weights otherwise than in the files."""
 OTHER_CACHES = ("kv_lora_rank", "layer_types", "hybrid_override_pattern", "sliding_window_pattern")
 """Fields of a ``config.json`` whose models keep less than K and V of every head in every layer."""
 
@@ -67,13 +70,29 @@ def devices_of(plan: Plan, pair: int, role: Role, pool: Sequence[str]) -> tuple[
 def engine_bytes(model: ModelRef, arm: ArmSpec) -> int | None:
     """Bytes of weights and KV pool of an arm's engine, over all its GPUs; None where files or flags do not say."""
     folder = Path(model.path)
-    weights = next((found for pattern in WEIGHTS if (found := list(folder.glob(pattern)))), [])
+    weights = _weights(folder)
     tokens = value_of("--max-total-tokens", arm.flags)
     if not weights or tokens is None or not (folder / "config.json").is_file():
         return None
     config = json.loads((folder / "config.json").read_text())
+    if any(value_of(flag, arm.flags) is not None for flag in OTHER_WEIGHTS) or _is_wide(config):
+        return None
     of_token = kv_bytes_per_token(config.get("text_config", config), value_of("--kv-cache-dtype", arm.flags))
     return None if of_token is None else sum(file.stat().st_size for file in weights) + int(tokens) * of_token
+
+
+def _weights(folder: Path) -> list[Path]:
+    """The files that SGLang loads: those of the index, since some models hold the same weights in two layouts."""
+    index = folder / "model.safetensors.index.json"
+    if index.is_file():
+        names = set(json.loads(index.read_text())["weight_map"].values())
+        return [file for name in sorted(names) if (file := folder / name).is_file()]
+    return next((found for pattern in WEIGHTS if (found := list(folder.glob(pattern)))), [])
+
+
+def _is_wide(config: dict[str, object]) -> bool:
+    """Whether weights are stored in four bytes, of which SGLang loads two."""
+    return "float32" in (config.get("torch_dtype"), config.get("dtype"))
 
 
 def kv_bytes_per_token(config: dict[str, object], dtype: str | None) -> int | None:
@@ -108,8 +127,8 @@ def chosen_layout(model: ModelRef, arms: ArmPair, device_bytes: int | None) -> t
         return "co_resident", "the default: how much of a GPU's memory two engines need is not known here"
     needed, share = max(known) / gpus_of_engine(arms), MEMORY_FRACTIONS["cuda"][0]
     sentence = (
-        f"weights and KV pool of one engine take {needed / GIB:.1f} GiB of each of its GPUs, and of two that "
-        f"share it the first gets {share:.0%} of {device_bytes / GIB:.1f} GiB"
+        f"by its files and flags weights and KV pool of one engine take at least {needed / GIB:.1f} GiB of each of its "
+        f"GPUs, and of two that share it the first gets {share:.0%} of {device_bytes / GIB:.1f} GiB"
     )
     if needed <= share * device_bytes:
         return "co_resident", f"two engines fit beside each other: {sentence}"

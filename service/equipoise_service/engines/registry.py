@@ -97,7 +97,7 @@ def add_environment(
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     try:
-        lock = _locked(partial, place, requirement, pins, like)
+        lock = _locked(partial, cache, requirement, pins, like)
         python = install(cache, lock, say)
         described = RegisteredEnvironment(
             name=name,
@@ -125,13 +125,14 @@ def remove_environment(folder: Path, name: str) -> None:
     shutil.rmtree(folder / name)
 
 
-def _locked(partial: Path, place: Path, requirement: str | Path, pins: Sequence[str], like: Path | None) -> Path:
-    """Every package with its hashes, resolved once; wheels only, so that nothing is compiled at an install."""
+def _locked(partial: Path, cache: Path, requirement: str | Path, pins: Sequence[str], like: Path | None) -> Path:
+    """Every package with its hashes, resolved once; wheels only, so that nothing is compiled at an install.
+
+    A wheel that is built from a folder goes into the cache, where the lock finds it for as long as the lock is kept.
+    """
     asked, overrides, lock = partial / "engine.in", partial / "overrides.txt", partial / LOCK
     if isinstance(requirement, Path):
-        _uv("build", "--wheel", "-q", "-o", str(partial / "wheel"), str(_source(requirement)))
-        wheel = next((partial / "wheel").glob("*.whl"))
-        asked.write_text(f"sglang @ {wheel.as_uri()}\n")
+        asked.write_text(f"sglang @ {_wheel(partial, cache, requirement).as_uri()}\n")
     else:
         asked.write_text(f"sglang=={requirement}\n")
     overrides.write_text("".join(f"{pin}\n" for pin in pins))
@@ -142,6 +143,16 @@ def _locked(partial: Path, place: Path, requirement: str | Path, pins: Sequence[
         *PLATFORM, "--override", str(overrides), str(asked), "-o", str(lock),
     )  # fmt: skip
     return lock
+
+
+def _wheel(partial: Path, cache: Path, source: Path) -> Path:
+    """The wheel of a folder with source, in the cache under its own digest."""
+    _uv("build", "--wheel", "-q", "-o", str(partial / "wheel"), str(_source(source)))
+    built = next((partial / "wheel").glob("*.whl"))
+    kept = cache.expanduser().resolve() / "wheels" / hashlib.sha256(built.read_bytes()).hexdigest()[:16] / built.name
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    shutil.move(built, kept)
+    return kept
 
 
 def _source(folder: Path) -> Path:

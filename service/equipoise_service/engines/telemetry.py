@@ -7,13 +7,13 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from statistics import median
 
 import pynvml
 from pydantic import JsonValue
 
 from equipoise_service.engines.device import Gpu, first_visible, not_ours
+from equipoise_service.tasks import cancelled
 
 PERIOD_S = 0.25
 REASONS = {
@@ -64,9 +64,7 @@ class Telemetry:
         """Stop sampling, after one sample more."""
         if self._sampling is None:
             return
-        self._sampling.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._sampling
+        await cancelled(self._sampling)
         await asyncio.to_thread(self._once)
 
     async def _sample(self) -> None:

@@ -54,6 +54,7 @@ class StreamChunk(Wire):
 
     index: int = 0
     meta_info: StreamMeta
+    error: JsonValue = None
 
 
 class Tokens(Wire):
@@ -124,14 +125,26 @@ def parse(kind: type[Parsed], raw: bytes) -> Parsed:
 
 
 def stream_chunk(data: bytes) -> StreamChunk:
-    """One event of a stream; an error in it, or another form, fails the request."""
+    """One event of a stream; an error in it, or another form, fails the request.
+
+    Read without making values of what is not used: chunks hold all tokens and all text so far, come with every step of
+    every sequence, and what reading them costs is taken from engines on the same cores.
+    """
+    try:
+        chunk = StreamChunk.model_validate_json(data)
+    except ValidationError as broken:
+        raise RequestFailed(_unlike_a_chunk(data)) from broken
+    if "error" in chunk.model_fields_set:
+        raise RequestFailed(f"the engine reported an error in the stream: {chunk.error}")
+    return chunk
+
+
+def _unlike_a_chunk(data: bytes) -> str:
+    """Why something is no chunk."""
     try:
         value: Any = json.loads(data)
-    except ValueError as broken:
-        raise RequestFailed(f"the stream holds something that is no JSON: {data[:80]!r}") from broken
+    except ValueError:
+        return f"the stream holds something that is no JSON: {data[:80]!r}"
     if isinstance(value, dict) and "error" in value:
-        raise RequestFailed(f"the engine reported an error in the stream: {value['error']}")
-    try:
-        return StreamChunk.model_validate(value)
-    except ValidationError as broken:
-        raise RequestFailed(f"a chunk of the stream does not have the expected form: {data[:120]!r}") from broken
+        return f"the engine reported an error in the stream: {value['error']}"
+    return f"a chunk of the stream does not have the expected form: {data[:120]!r}"

@@ -9,7 +9,7 @@ from sqlalchemy.exc import IntegrityError
 
 from equipoise_service.store.database import Database
 from equipoise_service.store.events import add_event
-from equipoise_service.store.fence import Holder, require_lease
+from equipoise_service.store.fence import Holder, one_at_a_time, require_lease
 from equipoise_service.store.lists import (
     Facets,
     ListFilter,
@@ -40,7 +40,12 @@ class NewComparison(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """One comparison as it is stored. ``request``, ``plan`` and ``verdict`` are JSON texts."""
+    """One comparison as it is stored. ``request``, ``plan`` and ``verdict`` are JSON texts.
+
+    Attributes:
+        attempt: How often a worker has begun it since it was queued or resumed.
+        claim: How often one has ever done so.
+    """
 
     id: str
     status: Status
@@ -56,6 +61,7 @@ class Stored(NamedTuple):
     finished_at: datetime | None
     priority: int
     attempt: int
+    claim: int
     heartbeat_at: datetime | None
     deadline_at: datetime | None
 
@@ -80,14 +86,22 @@ class Comparisons:
         """Call ``told`` with the id of every comparison that ends in this process, once that is committed."""
         self._on_end.append(told)
 
-    def add(self, new: NewComparison) -> tuple[Stored, bool]:
+    def add(self, new: NewComparison, *, reuse: bool = False) -> tuple[Stored, bool]:
         """Store a new comparison as queued.
 
+        With ``reuse`` only if none of the same request waits or is at work; of two that come at once, from services on
+        two machines too, one is stored.
+
         Returns:
-            The comparison and True; or, where its idempotency key is taken, the one that has it and False.
+            The comparison and True; or the one that has its idempotency key, or is reused, and False.
         """
         try:
             with self._database.write() as connection:
+                if reuse:
+                    one_at_a_time(connection, new.request_sha256)
+                    twin = connection.execute(_twins(new.request_sha256)).mappings().first()
+                    if twin is not None:
+                        return Stored.from_row(twin), False
                 row = new._asdict() | accepted_columns(new.plan, new.request, new.model)
                 connection.execute(
                     insert(comparisons).values(**row, status=Status.QUEUED, created_at=datetime.now(UTC))
@@ -119,9 +133,7 @@ class Comparisons:
 
     def unfinished_twin(self, request_sha256: str) -> Stored | None:
         """The oldest comparison of the same request that has not ended."""
-        waiting = comparisons.c.status.in_(ACTIVE | {Status.QUEUED})
-        query = select(comparisons).where(comparisons.c.request_sha256 == request_sha256, waiting)
-        return self._one(query.order_by(comparisons.c.id).limit(1))
+        return self._one(_twins(request_sha256))
 
     def queued(self) -> int:
         """How many wait."""
@@ -211,7 +223,7 @@ class Comparisons:
     ) -> bool:
         """A transition only while the orphan is the one that was seen: its owner may have had its heartbeat since."""
         still = select(comparisons.c.id).where(
-            comparisons.c.id == orphan.id, comparisons.c.attempt == orphan.attempt, _is_orphan(owner)
+            comparisons.c.id == orphan.id, comparisons.c.claim == orphan.claim, _is_orphan(owner)
         )
         with self._database.write() as connection:
             if connection.scalar(still.with_for_update()) is None:
@@ -297,6 +309,12 @@ class Comparisons:
         with self._database.read() as connection:
             row = connection.execute(query).mappings().first()
         return None if row is None else Stored.from_row(row)
+
+
+def _twins(request_sha256: str) -> Select[Any]:
+    waiting = comparisons.c.status.in_(ACTIVE | {Status.QUEUED})
+    query = select(comparisons).where(comparisons.c.request_sha256 == request_sha256, waiting)
+    return query.order_by(comparisons.c.id).limit(1)
 
 
 def _is_orphan(owner: str) -> ColumnElement[bool]:

@@ -27,6 +27,9 @@ log = logging.getLogger(__name__)
 BUSY_TIMEOUT_S = 2.0
 """How long a statement waits for another process's lock, and a writer for the other writers of this one. The worker
 writes in the event loop, so this is also how long a locked database can hold everything else up."""
+CONNECTIONS = 24
+"""To a SQLite file, kept open, since to open one costs more than to read a list; as many again may be opened for a
+moment, so that none of the forty threads of the web server waits for one."""
 MIGRATION_S = 600
 """How long a process waits on PostgreSQL for another one that migrates the database."""
 MIGRATION_LOCK = 0x6571_7569_706F_6973
@@ -128,7 +131,7 @@ def open_database(url: str, *, migrated: bool = True) -> Database:
     if parsed.get_backend_name() == "sqlite" and parsed.database:
         Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
     if parsed.get_backend_name() == "sqlite":
-        engine = create_engine(parsed)
+        engine = create_engine(parsed, pool_size=CONNECTIONS, max_overflow=CONNECTIONS)
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
     else:

@@ -11,7 +11,8 @@ from sqlalchemy import Connection, func, insert, select
 
 from equipoise_service.store.database import Database
 from equipoise_service.store.fence import Holder, require_lease
-from equipoise_service.store.tables import events
+from equipoise_service.store.status import Status
+from equipoise_service.store.tables import comparisons, events
 
 Payload = dict[str, JsonValue]
 _PAYLOAD: TypeAdapter[Payload] = TypeAdapter(Payload)
@@ -24,6 +25,20 @@ class Event(NamedTuple):
     at: datetime
     kind: str
     payload: str
+
+
+class Look(NamedTuple):
+    """What a listener finds: events that it has not heard, and the status of the comparison as of the same moment.
+
+    Attributes:
+        events: In order.
+        more: Whether there are further ones already.
+        status: None where the comparison is gone.
+    """
+
+    events: tuple[Event, ...]
+    more: bool
+    status: Status | None
 
 
 def add_event(connection: Connection, comparison_id: str, kind: str, payload: Payload) -> int:
@@ -40,6 +55,16 @@ def add_event(connection: Connection, comparison_id: str, kind: str, payload: Pa
         )
     )
     return seq
+
+
+def _following(connection: Connection, comparison_id: str, seq: int, limit: int) -> list[Event]:
+    query = (
+        select(events.c.seq, events.c.at, events.c.kind, events.c.payload)
+        .where(events.c.comparison_id == comparison_id, events.c.seq > seq)
+        .order_by(events.c.seq)
+        .limit(limit)
+    )
+    return [Event(*row) for row in connection.execute(query)]
 
 
 class Events:
@@ -60,14 +85,16 @@ class Events:
 
     def after(self, comparison_id: str, seq: int, limit: int = 500) -> list[Event]:
         """Up to ``limit`` events that follow number ``seq``, in order."""
-        query = (
-            select(events.c.seq, events.c.at, events.c.kind, events.c.payload)
-            .where(events.c.comparison_id == comparison_id, events.c.seq > seq)
-            .order_by(events.c.seq)
-            .limit(limit)
-        )
         with self._database.read() as connection:
-            return [Event(*row) for row in connection.execute(query)]
+            return _following(connection, comparison_id, seq, limit)
+
+    def look(self, comparison_id: str, seq: int, limit: int = 500) -> Look:
+        """Up to ``limit`` events that follow number ``seq``, and the status, from one state of the database."""
+        status = select(comparisons.c.status).where(comparisons.c.id == comparison_id)
+        with self._database.read() as connection:
+            found = _following(connection, comparison_id, seq, limit + 1)
+            now = connection.scalar(status)
+        return Look(tuple(found[:limit]), len(found) > limit, None if now is None else Status(now))
 
     def of_kind(self, comparison_id: str, kind: str) -> list[Event]:
         """Every event of one kind, in order."""

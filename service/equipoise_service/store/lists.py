@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import Column, ColumnElement, CompoundSelect, Connection, Select, and_, or_, select, union
+from sqlalchemy import Column, ColumnElement, CompoundSelect, Connection, Row, Select, and_, func, or_, select, union
 
 from equipoise_service.store.status import Status
 from equipoise_service.store.tables import comparisons, record_parts
@@ -88,7 +88,7 @@ def read_page(
     query = select(*(comparisons.c[name] for name in Summary._fields)).where(*conditions)
     # One more than asked for tells whether there is a next page.
     rows = connection.execute(query.order_by(*order).limit(limit + 1))
-    found = [Summary(*row)._replace(status=Status(row.status)) for row in rows]
+    found = [_summary(row) for row in rows]
     items = tuple(found[:limit])
     return Page(items, items[-1].id if len(found) > limit else None)
 
@@ -96,8 +96,16 @@ def read_page(
 def read_facets(connection: Connection) -> Facets:
     """Read off indexes, one a column."""
     columns = (comparisons.c.model_name, comparisons.c.arms, comparisons.c.machine)
-    values = (connection.scalars(select(column).distinct()) for column in columns)
-    return Facets(*(tuple(sorted(filter(None, found))) for found in values))
+    return Facets(*(tuple(sorted(filter(None, _values(connection, column)))) for column in columns))
+
+
+def _values(connection: Connection, column: Column[str]) -> Sequence[str | None]:
+    """The distinct values of an indexed column, each found from the one before: DISTINCT would walk every row."""
+    least = select(func.min(column).label("value"))
+    values = least.cte("values_of_column", recursive=True)
+    following = select(func.min(column)).where(column > values.c.value).scalar_subquery()
+    values = values.union_all(select(following).where(values.c.value.is_not(None)))
+    return connection.scalars(select(values.c.value)).all()
 
 
 def read_declared_aa(connection: Connection, limit: int) -> tuple[Summary, ...]:
@@ -105,7 +113,12 @@ def read_declared_aa(connection: Connection, limit: int) -> tuple[Summary, ...]:
     declared = comparisons.c.request.contains('"declared_aa":true', autoescape=True)
     query = select(*(comparisons.c[name] for name in Summary._fields))
     query = query.where(comparisons.c.verdict_word.is_not(None), declared).order_by(comparisons.c.id.desc())
-    return tuple(Summary(*row)._replace(status=Status(row.status)) for row in connection.execute(query.limit(limit)))
+    return tuple(_summary(row) for row in connection.execute(query.limit(limit)))
+
+
+def _summary(row: Row[Any]) -> Summary:
+    values = tuple(row)
+    return Summary(values[0], Status(values[1]), *values[2:])
 
 
 def accepted_columns(plan: str, request: str, model: str) -> dict[str, str]:

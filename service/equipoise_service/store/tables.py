@@ -76,6 +76,7 @@ comparisons = Table(
     Column("request_sha256", String(64), nullable=False),
     Column("priority", Integer, nullable=False, server_default="0"),
     Column("attempt", Integer, nullable=False, server_default="0"),
+    Column("claim", Integer, nullable=False, server_default="0"),
     Column("lease_owner", Text),
     Column("lease_until", UtcDateTime),
     Column("heartbeat_at", UtcDateTime),

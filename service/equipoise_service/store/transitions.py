@@ -46,14 +46,16 @@ class Lease(NamedTuple):
 def begin(connection: Connection, comparison_id: str, lease: Lease) -> None:
     """Queued becomes running, under this lease; it has begun when its first attempt did."""
     now = datetime.now(UTC)
-    before = select(comparisons.c.started_at, comparisons.c.attempt).where(comparisons.c.id == comparison_id)
-    started_at, attempt = connection.execute(before).one()
+    c = comparisons.c
+    before = select(c.started_at, c.attempt, c.claim).where(c.id == comparison_id)
+    started_at, attempt, claim = connection.execute(before).one()
     transition(
         connection,
         comparison_id,
         Status.RUNNING,
         started_at=started_at or now,
         attempt=attempt + 1,
+        claim=claim + 1,
         lease_owner=lease.owner,
         lease_until=now + timedelta(seconds=lease.lease_s),
         heartbeat_at=now,

@@ -5,8 +5,12 @@ import json
 
 import pytest
 
-from equipoise_evals.model import ModelRef
+from equipoise_evals.model import ModelRef, Plan
 from equipoise_service.access.scopes import Scope
+from equipoise_service.api import app
+from equipoise_service.machine import Machine
+from equipoise_service.requests import CompareRequest
+from equipoise_service.resolve import resolve
 from equipoise_service.settings import Settings
 from equipoise_service.store import ListFilter, Store
 from tests.contract.service.test_access import entered, guarded
@@ -127,6 +131,27 @@ async def test_requests_that_come_at_once_reuse_one_comparison(settings: Setting
     async with running_over(settings, wait) as running:
         posted = (running.client.post("/compare?reuse=true", json=LATENCY_ONLY) for _ in range(8))
         assert len({answer.json()["id"] for answer in await asyncio.gather(*posted)}) == 1
+        gate.set()
+
+
+async def test_what_is_reused_is_not_resolved_again(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model might be fetched for it; and a full queue holds what is in it."""
+    gate, resolved = asyncio.Event(), 0
+
+    def counted(request: CompareRequest, machine: Machine) -> Plan:
+        nonlocal resolved
+        resolved += 1
+        return resolve(request, machine)
+
+    async def wait(call: Call) -> None:
+        del call
+        await gate.wait()
+
+    monkeypatch.setattr(app, "resolve", counted)
+    async with running_over(settings.model_copy(update={"queue_max": 1}), wait) as running:
+        first = await running.submit()
+        again = await running.client.post("/compare?reuse=true", json=LATENCY_ONLY)
+        assert (again.status_code, again.json()["id"], resolved) == (202, first, 1)
         gate.set()
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import jsonschema
 import pytest
+from anyio import to_thread
 
 from equipoise_service.settings import Settings
 from tests.integration.service.conftest import LATENCY_ONLY, Running, Start
@@ -401,3 +402,23 @@ async def test_health(start: Start, settings: Settings) -> None:
         ready = await running.client.get("/readyz")
         assert (ready.status_code, ready.json()["ready"]) == (200, True)
         assert settings.data.joinpath("service.lock").exists()
+
+
+@pytest.mark.parametrize(("path", "hops"), [("/comparisons", 1), ("/", 1), ("/comparisons/{id}", 2), ("/livez", 0)])
+async def test_a_request_takes_a_thread_only_to_read_the_database(
+    start: Start, monkeypatch: pytest.MonkeyPatch, path: str, hops: int
+) -> None:
+    """One for the route and one for the comparison that the path names; each hop is two switches under load."""
+    run_sync, taken = to_thread.run_sync, 0
+
+    async def counted(*arguments: Any, **options: Any) -> Any:
+        nonlocal taken
+        taken += 1
+        return await run_sync(*arguments, **options)
+
+    async with start() as running:
+        comparison_id = await running.submit()
+        await running.ended(comparison_id)
+        monkeypatch.setattr(to_thread, "run_sync", counted)
+        answer = await running.client.get(path.replace("{id}", comparison_id))
+        assert (answer.status_code, taken) == (200, hops)

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, Protocol
 
 import httpx
 
@@ -19,6 +19,18 @@ from tests.support import postgres
 
 PATIENCE_S = 120
 """Against hanging only: what is asserted are states, and a busy machine may take its time to reach them."""
+
+
+class Process(Protocol):
+    """What is needed of ``subprocess.Popen``."""
+
+    pid: int
+
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+    def kill(self) -> None: ...
+    def terminate(self) -> None: ...
+    def send_signal(self, sig: int) -> None: ...
 
 
 class Served(NamedTuple):
@@ -44,7 +56,7 @@ def served(settings: Settings, log: IO[bytes] | None = None, **variables: str) -
             process.terminate()
 
 
-def address_of(data: Path, process: "subprocess.Popen[bytes]") -> str:
+def address_of(data: Path, process: Process) -> str:
     """The address of a service that was started over this data folder, once it answers; fails where it has ended."""
     until = time.monotonic() + PATIENCE_S
     while time.monotonic() < until and process.poll() is None:
@@ -81,23 +93,25 @@ class Serving:
     def __init__(
         self, tmp_path: Path, variables: dict[str, str], program: str = "equipoise_service", *, simulated: bool = True
     ) -> None:
-        self._folder = tmp_path
+        self.folder = tmp_path
         self._program = program
-        self._environment = clean_environment() | (variables_of(tmp_path) if simulated else {}) | variables
-        self.process: subprocess.Popen[bytes] | None = None
+        self.environment = clean_environment() | (variables_of(tmp_path) if simulated else {}) | variables
+        self.process: Process | None = None
         self.url = ""
 
     def __enter__(self) -> "Serving":
-        log = (self._folder / "serve.log").open("ab")
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", self._program, "serve"], env=self._environment, stdout=log, stderr=log
-        )
-        log.close()
+        self.process = self.start()
         try:
-            self.url = address_of(self._folder / "data", self.process)
+            self.url = address_of(self.folder / "data", self.process)
         except AssertionError as silent:
-            raise AssertionError((self._folder / "serve.log").read_text()) from silent
+            raise AssertionError((self.folder / "serve.log").read_text()) from silent
         return self
+
+    def start(self) -> Process:
+        """The process, whose output goes into a log."""
+        command = [sys.executable, "-m", self._program, "serve"]
+        with (self.folder / "serve.log").open("ab") as log:
+            return subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
 
     def __exit__(self, *exc: object) -> None:
         assert self.process is not None

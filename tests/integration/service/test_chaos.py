@@ -2,7 +2,7 @@
 
 Each seed drives a service of its own, a process, over simulated engines until its comparisons have ended. What is
 asserted holds whatever the moments were: nothing finished is lost or changed, nothing is measured twice into a result,
-every comparison ends, nothing is left behind. Run by ``make test-chaos``.
+every comparison ends, nothing is left behind.
 """
 
 import json
@@ -11,6 +11,7 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,12 @@ from equipoise_evals.model import PassRecord, Plan, QuestionsRecord
 from equipoise_service.engines.leftovers import engines_below
 from equipoise_service.engines.ports import HIGHEST, LOWEST
 from equipoise_service.store import FINAL, Store
-from tests.integration.service.served import Serving, variables_of
+from tests.integration.service.preloaded import PreloadedServing
+from tests.integration.service.served import PATIENCE_S, variables_of
 
+SEEDS = (1, 2, 3, 4)
 COMPARISONS = 50
+"""Of each seed."""
 LIMIT_S = 3_000
 ACTS_PER_END = 0.8
 SMALL: dict[str, Any] = {
@@ -43,7 +47,7 @@ class Chaos:
     def __init__(self, folder: Path, seed: int) -> None:
         self.folder, self.rng = folder, random.Random(seed)
         variables = variables_of(folder, questions=[str(SHIPPED / "test.jsonl")])
-        self.serving = Serving(folder, variables)
+        self.serving = PreloadedServing(folder, variables)
         self.ids: dict[str, str] = {}
         self.verdicts: dict[str, object] = {}
         self.done: Counter[str] = Counter()
@@ -119,10 +123,21 @@ class Chaos:
         action()
 
 
-@pytest.mark.chaos
-@pytest.mark.parametrize("seed", [1, 2, 3, 4])
-def test_whatever_dies_every_comparison_ends_and_no_result_is_lost(tmp_path: Path, seed: int) -> None:
-    chaos = Chaos(tmp_path, seed)
+@pytest.mark.sqlite  # it looks into the file; test_two_services.py is the chaos of PostgreSQL
+@pytest.mark.timeout(LIMIT_S + 120)
+def test_whatever_dies_every_comparison_ends_and_no_result_is_lost(tmp_path: Path) -> None:
+    """Several at once, each with a service of its own: mostly they wait for processes to start and to end."""
+    with ThreadPoolExecutor(len(SEEDS)) as pool:
+        runs = [pool.submit(run, tmp_path / f"seed-{seed}", seed) for seed in SEEDS]
+    for one in runs:
+        one.result()
+    require_nothing_left(tmp_path)
+
+
+def run(folder: Path, seed: int) -> None:
+    """One service's comparisons, from the first to the end of the last."""
+    folder.mkdir()
+    chaos = Chaos(folder, seed)
     deadline = time.monotonic() + LIMIT_S
     with chaos.serving:
         for number in range(10):
@@ -139,7 +154,7 @@ def test_whatever_dies_every_comparison_ends_and_no_result_is_lost(tmp_path: Pat
             time.sleep(chaos.rng.expovariate(1 / 0.7))
     assert len(chaos.done) == 4, chaos.done
     ended = dict.fromkeys(FINAL, 0)
-    store = Store.open(f"sqlite:///{tmp_path / 'data' / 'equipoise.db'}")
+    store = Store.open(f"sqlite:///{folder / 'data' / 'equipoise.db'}")
     for comparison_id in chaos.ids.values():
         stored = store.comparisons.get(comparison_id)
         assert stored is not None
@@ -151,7 +166,6 @@ def test_whatever_dies_every_comparison_ends_and_no_result_is_lost(tmp_path: Pat
     store.database.close()
     print(f"seed {seed}: {dict(chaos.done)}, { ({str(name): n for name, n in ended.items()}) }")
     assert ended[next(name for name in FINAL if name == "succeeded")] > COMPARISONS / 4
-    require_nothing_left(tmp_path)
 
 
 def require_measured_once(store: Store, comparison_id: str, plan_text: str, verdict: str) -> None:
@@ -171,7 +185,7 @@ def require_measured_once(store: Store, comparison_id: str, plan_text: str, verd
 
 def require_nothing_left(folder: Path) -> None:
     """No engine of this folder, and no engine port that a process of ours listens on."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while engines_below(folder) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert engines_below(folder) == []

@@ -1,57 +1,23 @@
-"""The command line over simulated engines, started by the real launcher: exit codes, documents, and being killed."""
+"""The command line over simulated engines, started by the real launcher: exit codes and documents."""
 
 import json
-import os
 import re
 import shlex
-import signal
 import subprocess
 import sys
-import time
-from collections import Counter
-from collections.abc import Callable, Iterator
 from datetime import datetime
 from importlib.metadata import version as package_version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import httpx
-import psutil
 import pytest
 
-from equipoise_evals.gsm8k.load import SHIPPED
 from equipoise_service.cli import main
 from equipoise_service.profiles import PROFILES
 from equipoise_service.store import Store
-from tests.integration.service.served import PATIENCE_S, Serving, clean_environment, variables_of
-
-ROOT = Path(__file__).resolve().parents[3]
-QUICK = [
-    "--parts", "latency", "--pairs-max", "1", "--quads", "1", "--steps-per-block", "16", "--batch-sizes", "1,4",
-    "--primary-batch", "4",
-]  # fmt: skip
-
-Command = Callable[..., int]
-
-
-def command_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """Runs a command in this process over a data folder and returns its exit code."""
-
-    def run(*arguments: str, **knobs: object) -> int:
-        for name in [name for name in os.environ if name.startswith("EQUIPOISE_")]:
-            monkeypatch.delenv(name)
-        for name, value in variables_of(folder, **knobs).items():
-            monkeypatch.setenv(name, value)
-        return main(arguments)
-
-    return run
-
-
-@pytest.fixture
-def equipoise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """Runs a command over a data folder of this test's own, in its folder: a gate leaves documents where it runs."""
-    monkeypatch.chdir(tmp_path)
-    return command_in(tmp_path, monkeypatch)
+from tests.integration.service.command import QUICK, Command, command_in, engines_below, id_in
+from tests.integration.service.served import Serving, clean_environment, variables_of
 
 
 class Blocked(NamedTuple):
@@ -77,22 +43,6 @@ def beside(blocked: Blocked, monkeypatch: pytest.MonkeyPatch) -> Command:
     """Runs a command over the data folder of the finished comparison."""
     monkeypatch.chdir(blocked.folder)
     return command_in(blocked.folder, monkeypatch)
-
-
-def engines_below(folder: Path) -> list[int]:
-    """Engine processes of the service whose data lies below this folder; others on this machine are not ours."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.environ().get("EQUIPOISE_STEP_LOG", "").startswith(f"{folder}/"):
-                found.append(process.pid)
-        except (psutil.NoSuchProcess, psutil.AccessDenied):
-            continue
-    return found
-
-
-def id_in(text: str) -> str:
-    return text.split("comparison ", 1)[1][:36]
 
 
 def test_a_slower_candidate_blocks(blocked: Blocked) -> None:
@@ -382,103 +332,6 @@ def test_doctor_finds_nothing_wrong_here(equipoise: Command, capsys: pytest.Capt
     assert "engine processes: 0 of" in capsys.readouterr().out
 
 
-@pytest.fixture
-def slow(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """Engines so slow that there is time to kill something."""
-    yield variables_of(tmp_path, time_scale=20.0)
-    assert engines_below(tmp_path) == []
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
-def test_a_killed_service_loses_nothing_and_leaves_nothing(tmp_path: Path, slow: dict[str, str]) -> None:
-    body = {"model": "m", "parts": ["latency"], "steps_per_block": 64, "pairs_max": 1}
-    with Serving(tmp_path, slow) as serving:
-        comparison_id = httpx.post(f"{serving.url}/compare", json=body, trust_env=False, timeout=PATIENCE_S).json()[
-            "id"
-        ]
-        path = f"/comparisons/{comparison_id}"
-        until(lambda: len(serving.get(f"{path}/records")["records"]) > 2)
-        before = serving.get(f"{path}/records")["records"]
-        heard = events(serving.url, path, after=0, most=4)
-        serving.kill()
-        until(lambda: engines_below(tmp_path) == [])
-        (tmp_path / "data" / "service.json").unlink()
-    with Serving(tmp_path, slow) as serving:
-        # Who listened before the kill goes on after it: each event once, in order, to the end.
-        heard += events(serving.url, path, after=heard[-1], most=None)
-        assert heard == list(range(1, len(heard) + 1))
-        view = serving.get(path)
-        assert (view["status"], view["attempt"]) == ("succeeded", 2)
-        assert serving.get(f"{path}/records")["records"][: len(before)] == before
-        measured = view["verdict"]["latency"]["evidence"]["busy"]["pairs"]
-        assert view["verdict"]["cost"]["launch_pairs"] == measured == 1
-
-
-QUESTIONS = 24
-
-
-def asked_of_engines(folder: Path) -> Counter[str]:
-    """How often each prompt was asked of any engine, by the digest that the simulated engines log."""
-    logs = (folder / "data" / "engines").glob("*/*/engine.log")
-    lines = [line for log in logs for line in log.read_text().splitlines()]
-    return Counter(line.removeprefix("asked ") for line in lines if line.startswith("asked "))
-
-
-def test_a_service_killed_in_a_pass_resumes_without_asking_an_answered_question_again(
-    tmp_path: Path, equipoise: Command
-) -> None:
-    """Issue 5, acceptance 8, with SIGKILL."""
-    knobs = {"questions": [str(SHIPPED / "test.jsonl")]}
-    body = {
-        "model": "m", "parts": ["accuracy"], "questions": QUESTIONS, "shots": 1, "pairs_max": 1, "concurrency": 2,
-    }  # fmt: skip
-    stored: list[dict[str, Any]] = []
-    with Serving(tmp_path, variables_of(tmp_path, time_scale=5.0, **knobs)) as serving:
-        answer = httpx.post(f"{serving.url}/compare", json=body, trust_env=False, timeout=PATIENCE_S)
-        comparison_id = answer.json()["id"]
-
-        def five_are_stored() -> bool:
-            records = serving.get(f"/comparisons/{comparison_id}/records")["records"]
-            stored[:] = [record for record in records if record["kind"] == "answer"]
-            return len(stored) >= 5
-
-        until(five_are_stored)
-        serving.kill()
-        until(lambda: engines_below(tmp_path) == [])
-        (tmp_path / "data" / "service.json").unlink()
-    assert equipoise("resume", comparison_id, **knobs) == 2
-    assert equipoise("report", comparison_id, "-f", "records", "-o", str(tmp_path / "records.json")) == 0
-    records = json.loads((tmp_path / "records.json").read_text())["records"]
-    first, second = (record for record in records if record["kind"] == "pass")
-    assert len(first["answers"]) == len(second["answers"]) == QUESTIONS
-    assert len(stored) <= first["resumed"] < QUESTIONS
-    assert second["resumed"] == 0
-    assert [record for record in records if record["kind"] == "answer"] == []
-    prompts = {one["question"]["id"]: one["prompt_sha256"] for one in records[0]["asked"]}
-    asked = asked_of_engines(tmp_path)
-    assert all(asked[prompt] >= 2 for prompt in prompts.values())
-    assert [asked[prompts[one["answer"]["question_id"]]] for one in stored] == [2] * len(stored)  # once in each arm
-
-
-def events(url: str, path: str, after: int, most: int | None) -> list[int]:
-    """Numbers of the events after one, until the stream ends or ``most`` are heard."""
-    numbers: list[int] = []
-    headers = {"Last-Event-ID": str(after)}
-    with httpx.stream("GET", f"{url}{path}/events", headers=headers, timeout=60, trust_env=False) as stream:
-        for line in stream.iter_lines():
-            if line.startswith("id: "):
-                numbers.append(int(line.removeprefix("id: ")))
-            if len(numbers) == most:
-                break
-    return numbers
-
-
 def test_version_and_bare_command(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capfd.readouterr().out == f"equipoise {package_version('equipoise-service')}\n"
@@ -496,32 +349,6 @@ def test_a_reader_that_goes_away_leaves_no_traceback() -> None:
         ours.stdout.close()
         assert ours.stderr.read() == b""
     assert ours.returncode == 3
-
-
-HEEDS_INTERRUPTS = (
-    "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    "runpy.run_module('equipoise_service', run_name='__main__', alter_sys=True)"
-)
-"""A shell starts its background jobs with SIGINT ignored, and a test that runs in one would hand that on."""
-
-
-@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 3)])
-def test_an_interrupted_command_cancels_its_comparison(
-    tmp_path: Path, slow: dict[str, str], sent: signal.Signals, code: int
-) -> None:
-    environment = clean_environment() | slow
-    command = [sys.executable, "-c", HEEDS_INTERRUPTS, "compare", "m", "--parts", "latency", "--steps-per-block", "64"]
-    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
-    until(lambda: len(engines_below(tmp_path)) >= 2)
-    process.send_signal(sent)
-    _, said = process.communicate(timeout=PATIENCE_S)
-    # A time limit of a pipeline sends SIGTERM; 1 would mean that the release is blocked.
-    assert process.returncode == code
-    assert ("ended by a signal before there was a verdict" in said) == (sent == signal.SIGTERM)
-    assert (sent == signal.SIGINT) or "Traceback" not in said
-    with Serving(tmp_path, {}) as serving:
-        view = serving.get(f"/comparisons/{id_in(said)}")
-        assert view["status"] == "cancelled"
 
 
 def test_compare_uses_the_service_that_runs(

@@ -11,8 +11,8 @@ import pytest
 import yaml
 from junitparser import Error, Failure, TestSuite
 
+from tests.integration.service.command import Command, command_in
 from tests.integration.service.served import clean_environment, variables_of
-from tests.integration.service.test_cli import Command, command_in
 
 ACTION = Path(__file__).parents[3] / "docs" / "ci" / "github" / "action.yml"
 SPEED = {

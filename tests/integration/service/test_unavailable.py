@@ -9,8 +9,12 @@ from collections.abc import Callable, Iterator
 import pytest
 from sqlalchemy import Connection
 
+from equipoise_evals.model import Records
+from equipoise_service import measuring
+from equipoise_service.errors import StorageUnavailable
 from equipoise_service.settings import Settings
 from equipoise_service.store.database import Database
+from equipoise_service.store.records import RecordParts
 from tests.integration.service.conftest import LATENCY_ONLY, Start
 from tests.integration.service.test_life import Gate
 
@@ -109,3 +113,23 @@ async def test_an_end_of_the_service_in_trouble_leaves_what_the_next_start_recov
     async with start() as running:
         view = await running.ended(comparison_id)
         assert (view["status"], view["attempt"]) == ("succeeded", 2)
+
+
+async def test_reads_of_a_measurement_wait_for_a_database_that_cannot_be_read(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records are read twice, before the first launch and for the verdict; each time the first try is refused."""
+    load, tries = RecordParts.load, 0
+
+    def refused_first(parts: RecordParts, comparison_id: str) -> Records:
+        nonlocal tries
+        tries += 1
+        if tries % 2:
+            raise StorageUnavailable("disk I/O error")
+        return load(parts, comparison_id)
+
+    monkeypatch.setattr(RecordParts, "load", refused_first)
+    monkeypatch.setattr(measuring, "RETRY_S", 0.01)
+    async with start() as running:
+        view = await running.ended(await running.submit())
+        assert (view["status"], view["attempt"], tries) == ("succeeded", 1, 4)

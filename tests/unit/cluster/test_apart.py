@@ -41,7 +41,7 @@ def claimed(store: Store, **changes: Any) -> tuple[Stored, Holder, Plan]:
     store.comparisons.add(NewComparison(new_id(), "m", "{}", "0" * 64, plan.model_dump_json()))
     stored = store.comparisons.claim(Lease("here"))
     assert stored is not None
-    return stored, Holder("here", stored.attempt), plan
+    return stored, Holder("here", stored.claim), plan
 
 
 def measuring(store: Store, hook: Hook) -> Measuring:
@@ -135,7 +135,7 @@ async def test_what_was_decided_before_is_only_judged(store: Store) -> None:
     await measured_apart(store, stored, holder, 8, cluster.at_place)
     store.comparisons.release(stored.id, "its service ended", holder)
     stored = store.comparisons.claim(Lease("here")) or stored
-    nobody = Cluster(store, stored, Holder("here", stored.attempt))
+    nobody = Cluster(store, stored, Holder("here", stored.claim))
     again = await measured_apart(store, stored, nobody.holder, 8, nobody.at_place)
     assert (again.word, nobody.seen) == ("ship", [])
 

@@ -80,6 +80,37 @@ def test_an_engine_takes_its_weights_and_its_pool(tmp_path: Path) -> None:
     assert engine_bytes(ModelRef(name="m", source="folder", path=str(tmp_path), revision="0"), arm) is None
 
 
+@pytest.mark.parametrize(
+    "flags", [("--quantization", "fp8"), ("--dtype=float16",), ("--load-format", "dummy"), ("--cpu-offload-gb", "8")]
+)
+def test_weights_that_an_engine_holds_otherwise_than_its_files_are_not_estimated(
+    tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    arm = arms("--max-total-tokens", "65536", *flags).baseline
+    assert engine_bytes(model(tmp_path, 15), arm) is None
+    assert chosen_layout(model(tmp_path, 80), arms("--max-total-tokens", "65536", *flags), 80 * GIB)[0] == "co_resident"
+
+
+@pytest.mark.parametrize(("stored", "known"), [("float32", False), ("bfloat16", True)])
+def test_weights_that_are_stored_wider_than_they_are_loaded_are_not_estimated(
+    tmp_path: Path, stored: str, known: bool
+) -> None:
+    arm = arms("--max-total-tokens", "65536").baseline
+    for field in ("torch_dtype", "dtype"):
+        assert (engine_bytes(model(tmp_path, 15, CONFIG | {field: stored}), arm) is not None) == known
+
+
+def test_weights_in_two_layouts_count_once(tmp_path: Path) -> None:
+    """Some models come with one file of everything beside the parts that the index names."""
+    arm = arms("--max-total-tokens", "65536", "--kv-cache-dtype", "fp8_e4m3").baseline
+    twice = model(tmp_path, 15)
+    part = tmp_path / "model-00001-of-00001.safetensors"
+    with part.open("wb") as weights:
+        weights.truncate(15 * GIB)
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": part.name, "b": part.name}}))
+    assert engine_bytes(twice, arm) == 15 * GIB + 65_536 * 65_536
+
+
 def test_a_head_may_have_a_size_of_its_own_and_two_bytes() -> None:
     assert kv_bytes_per_token(CONFIG, "auto") == 2 * 32 * 8 * 128 * 2
     assert kv_bytes_per_token(CONFIG | {"head_dim": 64}, None) == 2 * 32 * 8 * 64 * 2
@@ -90,7 +121,8 @@ def test_two_engines_that_do_not_fit_run_one_after_the_other_and_the_plan_says_w
     small, large = model(tmp_path, 15), 40 * GIB
     layout, why = chosen_layout(small, pair, 140 * GIB)
     assert layout == "co_resident"
-    assert "19.0 GiB of each of its GPUs" in why
+    assert "by its files and flags" in why
+    assert "at least 19.0 GiB of each of its GPUs" in why
     assert "30% of 140.0 GiB" in why
     layout, why = chosen_layout(small, pair, large)
     assert layout == "alternating"

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from equipoise_service import errors
+from equipoise_service import machine as module
 from equipoise_service.cli.main import main
-from equipoise_service.engines.provision import ProvisionError
+from equipoise_service.engines.provision import ProvisionError, find_backends, plugin_path
 from equipoise_service.engines.registry import (
     DESCRIPTION,
     LOCK,
@@ -52,6 +53,9 @@ def test_an_environment_from_a_folder_is_built_locked_registered_and_forgotten(
     assert (added.name, added.sglang) == ("mine", "9.9.9")
     lock = here.environments / "mine" / LOCK
     assert "--hash=sha256:" in lock.read_text()
+    (wheel,) = [Path(word.removeprefix("file://")) for word in lock.read_text().split() if word.startswith("file://")]
+    assert wheel.is_file(), "what the lock names can be installed again"
+    assert wheel.is_relative_to(here.cache)
     assert added.python.is_file()
     assert added.python.is_relative_to(here.cache)
     machine = Machine(here)
@@ -132,3 +136,26 @@ def test_an_unknown_name_is_refused_with_those_there_are(tmp_path: Path) -> None
         resolve_arms(asked, Machine(here))
     remove_environment(here.environments, "old")
     assert set(Machine(here).environments()) == {"default"}
+
+
+def test_a_registered_environment_gets_the_built_plugin_where_an_operators_own_interpreter_has_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``EQUIPOISE_ENGINE_PYTHON`` alone means an interpreter that has the plugin; what was registered has none."""
+    here = settings(tmp_path).model_copy(update={"device": "cpu"})
+    environments.register(here.environments, "old", Path(sys.executable), "0.5.17")
+    machine = Machine(here)
+    asked = CompareRequest.model_validate({"model": "m", "candidate": {"engine": "old"}})
+    with pytest.raises(errors.NoEngine, match="'old' needs the plugin, which is not built here"):
+        resolve_arms(asked, machine)
+    assert resolve_arms(CompareRequest(model="m"), machine).candidate.engine == "default"
+    backends = find_backends()
+    assert backends is not None
+    built = plugin_path(here.cache, backends)
+    built.mkdir(parents=True)
+    assert {name: one.plugin_path for name, one in machine.environments().items()} == {"default": None, "old": built}
+    assert resolve_arms(asked, machine).candidate.engine == "old"
+    given = Machine(here.model_copy(update={"plugin_path": tmp_path}))
+    assert {one.plugin_path for one in given.environments().values()} == {tmp_path}
+    monkeypatch.setattr(module, "find_backends", lambda: None)  # no checkout, as in an image
+    assert machine.environments()["old"].plugin_path is None

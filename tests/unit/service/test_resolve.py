@@ -110,13 +110,15 @@ def test_batches_are_held_against_each_arms_own_limits(tmp_path: Path, folder: P
     ],
 )
 def test_flags_are_read_as_sglang_reads_them(flags: tuple[str, ...], value: int | None) -> None:
-    assert flag_value(flags, "--a") == value
+    assert flag_value(flags, "--a", "candidate") == value
 
 
 @pytest.mark.parametrize("flags", [("--a",), ("--a", "x"), ("--a=",)])
-def test_a_flag_without_its_number_is_refused(flags: tuple[str, ...]) -> None:
-    with pytest.raises(errors.RequestInvalid, match="--a needs a whole number"):
-        flag_value(flags, "--a")
+@pytest.mark.parametrize("role", ["baseline", "candidate"])
+def test_a_flag_without_its_number_is_refused_where_it_stands(flags: tuple[str, ...], role: str) -> None:
+    with pytest.raises(errors.RequestInvalid, match="--a needs a whole number") as refused:
+        flag_value(flags, "--a", role)
+    assert [field.pointer for field in refused.value.fields] == [f"/{role}/flags"]
 
 
 @pytest.mark.parametrize(

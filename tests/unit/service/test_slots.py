@@ -65,7 +65,7 @@ async def test_a_lost_place_queues_again_and_the_third_one_fails(store: Store) -
     assert stored is not None
     assert stored.error is not None
     assert (stored.status, stored.attempt, stored.error.stage) == (Status.FAILED, 3, "place")
-    assert [holder.attempt for holder in executor.holders] == [1, 2, 3]
+    assert [holder.claim for holder in executor.holders] == [1, 2, 3]
     told = [event.payload for event in store.events.of_kind(comparison_id, "status")]
     assert sum("it goes on from what had been measured" in payload for payload in told) == 2
 

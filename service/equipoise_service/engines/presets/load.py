@@ -32,13 +32,16 @@ def load_presets(
     presets = dict(shipped_presets())
     if folder is None:
         return presets
-    if not folder.is_dir():
-        raise PresetError(folder, None, "is no folder")
-    for file in sorted(folder.glob("*.yaml")):
-        preset = read_preset(file, flags, variables)
-        if preset.name in presets:
-            raise PresetError(file, 1, f"there is a shipped preset {preset.name!r} already; choose another name")
-        presets[preset.name] = preset
+    try:
+        if not folder.is_dir():
+            raise PresetError(folder, None, "is no folder")
+        for file in sorted(folder.glob("*.yaml")):
+            preset = read_preset(file, flags, variables)
+            if preset.name in presets:
+                raise PresetError(file, 1, f"there is a shipped preset {preset.name!r} already; choose another name")
+            presets[preset.name] = preset
+    except PresetError as wrong:
+        raise PresetError(wrong.file, wrong.line, wrong.why, "EQUIPOISE_PRESETS") from wrong
     return presets
 
 
