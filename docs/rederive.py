@@ -13,18 +13,20 @@ from statistics import fmean
 from scipy.stats import t
 
 
-def step_times(block: dict, clock: str, warmup: int) -> dict[int, float]:
-    """Time of each full-batch step after the warm-up by one clock, by its context in tokens."""
-    steps = block["steps"]
+def step_times(block: dict, clock: str, latency: dict) -> dict[int, float]:
+    """Time of each full-batch step after the warm-up by one clock, by its context in tokens; a prefill by its place."""
+    steps, warmup = block["steps"], latency["warmup_steps"]
     full = [i for i, real in enumerate(steps["real_batch"]) if real == block["batch"]]
+    if latency.get("phase") == "prefill":
+        return {i: steps[f"{clock}_us"][i] for i in full[warmup:]}
     first = steps["context_tokens"][full[0]] + warmup * block["batch"]
     times = {c: steps[f"{clock}_us"][i] for i in full if (c := steps["context_tokens"][i]) >= first}
     return {context: us for context, us in times.items() if us is not None}
 
 
-def quad_contrast(quad: list[dict], clock: str, warmup: int) -> float:
+def quad_contrast(quad: list[dict], clock: str, latency: dict) -> float:
     """Mean log of the B blocks less mean log of the A blocks, over the contexts that all four share."""
-    times = [(block["role"], step_times(block, clock, warmup)) for block in quad]
+    times = [(block["role"], step_times(block, clock, latency)) for block in quad]
     common = set.intersection(*(set(steps) for _, steps in times))
     logs = [(role, math.log(fmean(steps[c] for c in common))) for role, steps in times]
     return fmean(log for role, log in logs if role == "B") - fmean(log for role, log in logs if role == "A")
@@ -44,7 +46,7 @@ def rederive(document: dict, clock: str = "busy") -> tuple[float, float, float]:
         for r in blocks:  # beside foreign load a quad is run again, and its last run counts
             if r.get("attempt", 1) == max(b.get("attempt", 1) for b in blocks if b["quad"] == r["quad"]):
                 quads.setdefault(pair, {}).setdefault(r["quad"], []).append(r)
-    logs = [fmean(quad_contrast(q, clock, latency["warmup_steps"]) for q in pair.values()) for pair in quads.values()]
+    logs = [fmean(quad_contrast(q, clock, latency) for q in pair.values()) for pair in quads.values()]
     if document["plan"].get("layout", "co_resident") != "co_resident":  # two launch pairs make one unit
         logs = [fmean(both) for both in zip(logs[::2], logs[1::2])]
     level = document["verdict"]["latency"]["evidence"][clock]["interval"]["level"]

@@ -151,23 +151,17 @@ class StepClock:
         self, original: Callable[..., Output], runner: Runner, batch: ForwardBatch, *args: object, **kw: object
     ) -> Output:
         """AROUND ``EagerRunner._execute_decode``: busy is the time of the whole forward."""
-        start_ns = now_ns()
-        if not self._due(runner, batch):
-            result = original(runner, batch, *args, **kw)
+
+        def delayed(*given: object, **named: object) -> Output:
+            result = original(*given, **named)
             if self._delay is not None:
                 self._delay()
             return result
-        events = None
-        if batch.seq_lens.is_cuda:
-            events, stream = self._take_events(), torch.cuda.current_stream()
-            events[0].record(stream)
-        before_ns = now_ns()
-        result = original(runner, batch, *args, **kw)
-        if self._delay is not None:
-            self._delay()
-        busy_us = (now_ns() - before_ns) / 1000
-        if events is not None:
-            events[1].record(stream)
+
+        start_ns = now_ns()
+        if not self._due(runner, batch):
+            return delayed(runner, batch, *args, **kw)
+        result, busy_us, events = self._timed_forward(delayed, runner, batch, *args, **kw)
         size = batch.batch_size
         seen = (start_ns, size, size, batch.seq_lens_sum, self._number, self._chain, busy_us, events)
         self._seen.append(seen)
@@ -180,15 +174,7 @@ class StepClock:
         start_ns = now_ns()
         if not self._prefills or self._log is None or runner.model_runner.is_draft_worker or not self._on_rank_0():
             return original(runner, batch, *args, **kw)
-        events = None
-        if batch.seq_lens.is_cuda:
-            events, stream = self._take_events(), torch.cuda.current_stream()
-            events[0].record(stream)
-        before_ns = now_ns()
-        result = original(runner, batch, *args, **kw)
-        busy_us = (now_ns() - before_ns) / 1000
-        if events is not None:
-            events[1].record(stream)
+        result, busy_us, events = self._timed_forward(original, runner, batch, *args, **kw)
         # A chain of its own, since it is no decode step: neither it nor the step after it has a period.
         self.break_chain()
         tokens = batch.extend_num_tokens
@@ -264,6 +250,21 @@ class StepClock:
         self._header_written = True
         self.steps_written += len(self._rows)
         self._rows = []
+
+    def _timed_forward(
+        self, forward: Callable[..., Output], runner: Runner, batch: ForwardBatch, *args: object, **kw: object
+    ) -> tuple[Output, float, EventPair | None]:
+        """Run a forward without a graph: its result, its microseconds on the host, and on a GPU events around it."""
+        events = None
+        if batch.seq_lens.is_cuda:
+            events, stream = self._take_events(), torch.cuda.current_stream()
+            events[0].record(stream)
+        before_ns = now_ns()
+        result = forward(runner, batch, *args, **kw)
+        busy_us = (now_ns() - before_ns) / 1000
+        if events is not None:
+            events[1].record(stream)
+        return result, busy_us, events
 
     def _due(self, runner: Runner, batch: ForwardBatch) -> bool:
         """Whether this step counts and gets a row."""

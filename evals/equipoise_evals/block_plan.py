@@ -6,13 +6,14 @@ precision for a second of the device. It says nothing of what a plan that runs s
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from statistics import fmean
 
 import numpy as np
 
+from equipoise_evals.judge.cost import DEVICE_SETS, timed_pairs_seconds
 from equipoise_evals.judge.steps import Floats, TimedBlock, timed_block
-from equipoise_evals.model import BlockRecord, Frozen, LatencyPlan, Role, StopRecord
+from equipoise_evals.model import BlockRecord, Frozen, LatencyPlan, Layout, Role, StopRecord
 from equipoise_evals.stats.latency import repetition_plan, variance_components
 
 MOST_STEPS, MOST_QUADS = 2_048, 16
@@ -43,7 +44,7 @@ class BlockAdvice(Frozen):
 
 
 def block_advice(
-    blocks: Iterable[BlockRecord], stops: Iterable[StopRecord], latency: LatencyPlan
+    blocks: Sequence[BlockRecord], stops: Iterable[StopRecord], latency: LatencyPlan, layout: Layout
 ) -> BlockAdvice | None:
     """The advice of a comparison's current blocks; None without two launches, or of engines that ran already."""
     timed: dict[Role, dict[int, list[TimedBlock]]] = {"A": defaultdict(list), "B": defaultdict(list)}
@@ -52,9 +53,7 @@ def block_advice(
             timed[block.role][block.pair].append(timed_block(block, latency))
     expected = BLOCKS_OF_AN_ARM * latency.quads_per_pair
     arms = [[of_pair for of_pair in arm.values() if len(of_pair) == expected] for arm in timed.values()]
-    held_s: dict[int, float] = {}
-    for stop in stops:
-        held_s[stop.pair] = max(stop.held_s, held_s.get(stop.pair, 0.0))
+    held_s = timed_pairs_seconds(stops, blocks, layout)
     if min(map(len, arms)) < 2 or not held_s:
         return None
     every = [block for arm in arms for of_pair in arm for block in of_pair]
@@ -66,7 +65,9 @@ def block_advice(
     step_s = fmean(float(np.nanmean(block.period_us)) for block in every) * 1e-6
     block_s = fmean(_overhead_s(block.record) for block in every)
     in_blocks_s = len(latency.batch_sizes) * 2 * expected * (block_s + latency.steps_per_block * step_s)
-    launch_s = max(block_s, (fmean(held_s.values()) - in_blocks_s) / 2)
+    # Blocks of two device sets at once pass while both are held, so a pair's own time is what each was held for.
+    pair_s = fmean(held_s.values()) / DEVICE_SETS[layout]
+    launch_s = max(block_s, (pair_s - in_blocks_s) / 2)
     wanted, of_arm = repetition_plan(t2, (step_s, block_s, launch_s), MOST_STEPS)
     return BlockAdvice(
         step_sd=math.sqrt(t2[0]),

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from itertools import groupby, takewhile
+from itertools import count, groupby, takewhile
 
 from equipoise_evals.decode.schedule import PlannedBlock, launch_order, launches, pair_blocks
 from equipoise_evals.gsm8k.chat import AnyPrompt
@@ -39,7 +39,7 @@ from equipoise_evals.stopwatch import Stopwatch
 STRESS_BATCH = 16
 """Batch of the stress profile where none is timed: the largest for which the presets capture a graph by default."""
 TRACED_STEPS = 8
-"""Decode steps in a profiler trace: enough to tell a fill per step from the trace's edges."""
+"""Decode steps, or prefills, in a profiler trace: enough to tell a fill per step from the trace's edges."""
 
 
 async def run_comparison(plan: Plan, prompts: Sequence[AnyPrompt], world: World) -> Verdict:
@@ -57,14 +57,14 @@ async def run_comparison(plan: Plan, prompts: Sequence[AnyPrompt], world: World)
         EngineFault: an engine did not do what was asked; everything recorded before stays recorded.
     """
     found = world.recorder.records()
-    known = finished_pairs(found, plan)
+    known = finished_pairs(found)
     verdict = judge(of_first_pairs(found, known), plan)
     if known and is_decided(verdict, plan, known):
         return judge(found, plan)
     while known < plan.pairs_max:
         pair = known + 1
         await run_pair(plan, prompts, pair, world, verdict=verdict, known=known)
-        known = max(pair, finished_pairs(world.recorder.records(), plan))
+        known = max(pair, finished_pairs(world.recorder.records()))
         verdict = judge(world.recorder.records(), plan)
         world.judged(known, verdict)
         if is_decided(verdict, plan, known):
@@ -104,15 +104,20 @@ async def run_pair(
 
 
 def complete_pairs(records: Records) -> frozenset[int]:
-    """Launch pairs whose guards were looked at last in both engines: nothing comes after that."""
+    """Launch pairs whose guards were looked at last in both engines: nothing comes after that.
+
+    In records from before that look was recorded, a pair before one that was launched had come to its end.
+    """
     guarded = {(guard.pair, guard.role) for guard in records.of(GuardRecord)}
-    return frozenset(pair for pair, _ in guarded if all((pair, role) in guarded for role in ROLES))
+    last = max((launch.pair for launch in records.of(LaunchRecord)), default=0)
+    before_looks = min([last, *(pair for pair, _ in guarded)])
+    looked_at = {pair for pair, _ in guarded if all((pair, role) in guarded for role in ROLES)}
+    return frozenset(looked_at | set(range(1, before_looks)))
 
 
-def finished_pairs(records: Records, plan: Plan) -> int:
+def finished_pairs(records: Records) -> int:
     """Complete launch pairs from the first on, without a gap."""
-    complete = complete_pairs(records)
-    return len(list(takewhile(complete.__contains__, range(1, plan.pairs_max + 1))))
+    return len(list(takewhile(complete_pairs(records).__contains__, count(1))))
 
 
 def pairs_at_once(records: Records, plan: Plan, known: int, most: int) -> tuple[int, ...]:
@@ -201,7 +206,7 @@ async def warm_up(engines: Engines, plan: Plan, world: World) -> None:
         world.progress("warm_up", done, len(batches), f"batch {batch}")
         for role in present(engines):
             await engines[role].decode(batch, tokens, steps, seed=plan.seed)
-            if plan.latency and plan.latency.phase == "prefill":
+            if plan.latency and plan.phase == "prefill":
                 await engines[role].prefill(batch, tokens, steps, seed=plan.seed)
 
 
@@ -233,10 +238,11 @@ async def treatment_is_live(engines: Engines, plan: Plan, pair: int, world: Worl
     if plan.arms.attached:
         return True
     if pair == 1:
-        batch, phase = (plan.latency.primary_batch, plan.latency.phase) if plan.latency else (1, "decode")
+        batch = plan.latency.primary_batch if plan.latency else 1
+        tokens = plan.latency.prompt_tokens if plan.latency and plan.phase == "prefill" else None
         for done, role in enumerate(present(engines)):
             world.progress("treatment", done, len(engines), f"tracing the {ROLE_NAMES[role]}")
-            world.recorder.append(await engines[role].count_kernels(batch, TRACED_STEPS, phase))
+            world.recorder.append(await engines[role].count_kernels(batch, TRACED_STEPS, tokens))
     records = world.recorder.records()
     evidence = judge_treatment(records.of(TreatmentRecord), records.of(LaunchRecord), plan.evidence)
     if evidence is None:
@@ -282,7 +288,7 @@ async def put_under_stress(engines: Engines, plan: Plan, pair: int, world: World
 
 
 async def measure_latency(engines: Engines, plan: Plan, pair: int, world: World) -> None:
-    """Decode the planned blocks of these engines; a quad, or an engine's half, beside foreign load is run once more.
+    """Run the planned blocks of these engines; a quad, or an engine's half, beside foreign load is run once more.
 
     There are at most as many repetitions in a pair as there are batch sizes, so that a busy machine measures longer but
     not for ever; what stays disturbed is judged, and said.
@@ -299,7 +305,7 @@ async def measure_latency(engines: Engines, plan: Plan, pair: int, world: World)
         if disturbed and repetitions > 0:
             repetitions -= 1
             await measure(attempt=2)
-    world.progress("decode", total, total)
+    world.progress(plan.phase, total, total)
 
 
 async def measure_quad(
@@ -313,14 +319,14 @@ async def measure_quad(
     attempt: int,
     total: int,
 ) -> bool:
-    """Decode a quad's blocks; True if there was foreign load beside one of them.
+    """Run a quad's blocks; True if there was foreign load beside one of them.
 
     Each comes with how many these engines have done before it, of ``total`` in the pair.
     """
     disturbed = False
     for done, block in quad:
         again = ", again: there was foreign load" if attempt > 1 else ""
-        world.progress("decode", done, total, f"{ROLE_NAMES[block.role]}, batch {block.batch}{again}")
+        world.progress(latency.phase, done, total, f"{ROLE_NAMES[block.role]}, batch {block.batch}{again}")
         decoded = await run_block(engines[block.role], latency, block.batch, seed + 1_000 * pair + block.quad)
         disturbed |= decoded.disturbed is not None
         world.recorder.append(

@@ -13,7 +13,6 @@ from pydantic import Field, JsonValue
 from equipoise_evals.model import (
     ArmSpec,
     Frozen,
-    Phase,
     Plan,
     Record,
     Records,
@@ -138,8 +137,12 @@ class Engine(Protocol):
         """
         ...
 
-    async def count_kernels(self, batch: int, steps: int, phase: Phase = "decode") -> TreatmentRecord:
-        """Count kernels (or operators) per decode step or prefill, in a profiler trace of about ``steps`` of them."""
+    async def count_kernels(self, batch: int, steps: int, prefill_tokens: int | None = None) -> TreatmentRecord:
+        """Count kernels (or operators) per decode step, in a profiler trace of about ``steps`` of them.
+
+        With ``prefill_tokens`` per whole prefill of a batch of prompts of so many tokens, over exactly ``steps`` of
+        them: how a prefill is cut into forward passes may be what the arms differ in.
+        """
         ...
 
     async def stress(self, batch: int, seed: int) -> StressRecord:

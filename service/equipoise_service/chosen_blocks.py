@@ -23,7 +23,7 @@ def with_chosen_blocks(plan: Plan, store: Store) -> Plan:
         if past is None or past.latency is None or not alike(plan, past):
             continue
         records = store.records.load(summary.id)
-        advice = block_advice(records.current_blocks(), records.of(StopRecord), past.latency)
+        advice = block_advice(records.current_blocks(), records.of(StopRecord), past.latency, past.layout)
         if advice is not None:
             return plan.model_copy(update={"latency": chosen(plan.latency, advice)})
     return plan

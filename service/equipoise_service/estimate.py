@@ -5,6 +5,7 @@
 
 from typing import Literal
 
+from equipoise_evals.judge.cost import DEVICE_SETS, device_seconds, timed_pairs_seconds
 from equipoise_evals.model import ROLES, Frozen, Plan, StopRecord
 from equipoise_service.engines.environment import Device
 from equipoise_service.profiles import PROFILES
@@ -64,31 +65,35 @@ def seconds_per_pair(plan: Plan, device: Device) -> float:
     if plan.latency is not None:
         blocks = BLOCKS_PER_QUAD * plan.latency.quads_per_pair
         for batch in plan.latency.batch_sizes:
-            seconds += blocks * plan.latency.steps_per_block * profile.step_s(batch)
+            prefill_s = profile.prefill_s(batch * plan.latency.prompt_tokens)
+            step_s = prefill_s if plan.phase == "prefill" else profile.step_s(batch)
+            seconds += blocks * plan.latency.steps_per_block * step_s
     if plan.accuracy is not None:
         accuracy = plan.accuracy
         rounds = len(accuracy.questions.ids) / accuracy.concurrency
         pass_s = max(rounds, 1.0) * accuracy.sampling.max_new_tokens * profile.step_s(accuracy.concurrency)
         seconds += len(ROLES) * pass_s
-    return 2 * seconds if plan.layout == "crossover" else seconds
+    return DEVICE_SETS[plan.layout] * seconds
 
 
 def seconds_per_pair_before(plan: Plan, store: Store) -> float | None:
-    """Mean over the launch pairs of the newest finished run of the same plan; None if there is none."""
+    """Mean over the launch pairs of the newest finished run of the same plan; None if there is none.
+
+    With a latency half only over pairs that were timed: others cost less, since the speed was decided.
+    """
     newest = store.comparisons.page(ListFilter(plan.model.name, None, Status.SUCCEEDED), RUNS_LOOKED_AT).items
     for summary in newest:
         stored = store.comparisons.get(summary.id)
-        if stored is None:
-            continue
+        if stored is None or summary.verdict_word == "treatment_inactive":
+            continue  # which ended in the midst of its first pair
         # Neither the seed nor when it looks changes what a pair costs.
         same = {"seed": plan.seed, "looks": plan.looks, "history": plan.history}
         if Plan.model_validate_json(stored.plan).model_copy(update=same) == plan:
-            held_s: dict[int, float] = {}
-            for part in store.records.parts(stored.id, "stop"):
-                stop = StopRecord.model_validate_json(part.payload)
-                before_s = held_s.get(stop.pair, 0.0)
-                shared = plan.layout == "co_resident"
-                held_s[stop.pair] = max(stop.held_s, before_s) if shared else stop.held_s + before_s
+            records = store.records.load(stored.id)
+            stops, blocks = records.of(StopRecord), records.current_blocks()
+            held_s = (
+                timed_pairs_seconds(stops, blocks, plan.layout) if plan.latency else device_seconds(stops, plan.layout)
+            )
             if held_s:
                 return sum(held_s.values()) / len(held_s)
     return None

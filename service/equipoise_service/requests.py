@@ -74,7 +74,7 @@ class CompareRequest(Frozen):
         seed: Decides the sample of questions, the order of starts and the blocks' prompts.
         max_new_tokens: Longest answer to a question, in tokens; null takes the device profile's.
         prompt_tokens: Context at which each request of a block starts; null takes the device profile's.
-        steps_per_block: Decode steps of one block; null takes the device profile's.
+        steps_per_block: Decode steps, or prefills, of one block; null takes the device profile's.
         quads: ABBA quads per batch size in one launch pair; null takes the device profile's.
         priority: Comparisons of a higher priority are begun first, among equals the older one.
         stress: Whether each engine is put under stress before every pass but the first.

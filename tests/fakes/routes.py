@@ -52,6 +52,7 @@ class Routes:
                 web.post("/abort_request", self.abort_request),
                 web.post("/flush_cache", self.flush_cache),
                 web.post("/start_profile", self.start_profile),
+                web.post("/stop_profile", self.stop_profile),
             ]
         )
         return app
@@ -141,7 +142,7 @@ class Routes:
         return web.Response(text="Cache flushed.\n")
 
     async def start_profile(self, request: web.Request) -> web.Response:
-        """``POST /start_profile``: the next ``num_steps`` decode steps go into a trace."""
+        """``POST /start_profile``: the next ``num_steps`` forward passes go into a trace, or all until stopped."""
         body = await request.json()
         activity = "GPU" if body["activities"] == ["GPU"] else "CPU"
 
@@ -152,8 +153,16 @@ class Routes:
 
         while "late_profile" in self._failures and self._scheduler.decoding:
             await asyncio.sleep(0.01)
-        self._scheduler.profile = Profile(int(body["num_steps"]), [], finish)
+        self._scheduler.profile = Profile(body["num_steps"], [], finish)
         return web.Response(text="Start profiling.\n")
+
+    async def stop_profile(self, request: web.Request) -> web.Response:
+        """``POST /stop_profile``: the trace is written."""
+        profile, self._scheduler.profile = self._scheduler.profile, None
+        if profile is None:
+            return web.Response(status=500, text="Profiling is not in progress. Call /start_profile first.")
+        profile.finish(profile.steps)
+        return web.Response(text="Stop profiling. This will take some time.\n")
 
     async def tokenize(self, request: web.Request) -> web.Response:
         """``POST /tokenize``; the prompt is remembered, so that its ids can be answered."""

@@ -47,9 +47,9 @@ class Sequence:
 
 @dataclass
 class Profile:
-    """A trace in the making."""
+    """A trace in the making; without a number of steps it ends when it is stopped."""
 
-    steps_left: int
+    steps_left: int | None
     steps: list[tuple[str, int]]
     finish: Callable[[list[tuple[str, int]]], None]
 
@@ -58,12 +58,20 @@ class Scheduler:
     """The engine's loop. Sequences wait while the batch or the KV pool is full; nothing running is displaced."""
 
     def __init__(
-        self, world: World, identity: Identity, *, max_running: int, pool_tokens: int, time_scale: float
+        self,
+        world: World,
+        identity: Identity,
+        *,
+        max_running: int,
+        pool_tokens: int,
+        time_scale: float,
+        chunk_tokens: int,
     ) -> None:
         self._world = world
         self._max_running = max_running
         self._pool_tokens = pool_tokens
         self._time_scale = time_scale
+        self._chunk_tokens = chunk_tokens
         self._clocks_prefills = identity.clocks_prefills
         self._waiting: list[Sequence] = []
         self._running: list[Sequence] = []
@@ -129,15 +137,20 @@ class Scheduler:
         admitted, self._waiting = self._waiting[:number], self._waiting[number:]
         self._after_decode = False
         tokens = sum(sequence.prompt_tokens for sequence in admitted)
+        for begun in range(0, max(tokens, 1), self._chunk_tokens):
+            await self._extend(number, min(self._chunk_tokens, tokens - begun))
+        for sequence in admitted:
+            sequence.emit()
+        self._running += [sequence for sequence in admitted if not sequence.finished]
+
+    async def _extend(self, number: int, tokens: int) -> None:
+        """One forward pass over a chunk of the prompts."""
         began_ns, busy_us = self._now_ns, self._world.prefill_us(tokens) if self._clocks_prefills else 200.0 * number
         await self._pass_time(busy_us)
         if self._clocks_prefills:
             row = [began_ns, -1, number, tokens, round(busy_us, 3), None]
             self._log.write(json.dumps(row) + "\n")
         self._count("EXTEND", number)
-        for sequence in admitted:
-            sequence.emit()
-        self._running += [sequence for sequence in admitted if not sequence.finished]
 
     async def _decode(self) -> None:
         batch = len(self._running)
@@ -161,6 +174,8 @@ class Scheduler:
         """As SGLang's profiler does, count forward passes of any kind."""
         if self.profile is not None:
             self.profile.steps.append((kind, batch))
+            if self.profile.steps_left is None:
+                return
             self.profile.steps_left -= 1
             if self.profile.steps_left == 0:
                 self.profile.finish(self.profile.steps)

@@ -30,6 +30,7 @@ def parse(argv: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--nccl-port", type=int)
     parser.add_argument("--max-total-tokens", type=int, default=16384)
     parser.add_argument("--max-running-requests", type=int, default=256)
+    parser.add_argument("--chunked-prefill-size", type=int, default=8192)
     parser.add_argument("--random-seed", type=int, default=1)
     known, rest = parser.parse_known_args(argv)
     arguments = vars(known)
@@ -50,6 +51,7 @@ async def serve(arguments: dict[str, Any]) -> None:
         identity,
         max_running=arguments["max_running_requests"],
         pool_tokens=arguments["max_total_tokens"],
+        chunk_tokens=arguments["chunked_prefill_size"],
         time_scale=knobs.time_scale,
     )
     scheduler.on_step = lambda: failures.after_block_step(scheduler.id_prompt_steps)

@@ -121,6 +121,7 @@ def faster(document: Document, low_us: Mapping[int, float], high_us: Mapping[int
     ]
     for contrast in _busy(evidence):
         difference_us = contrast.candidate_us - contrast.baseline_us
+        assert contrast.batch is not None
         low, high = low_us[contrast.batch], high_us[contrast.batch]
         sentence = f"busy time at batch {contrast.batch} differs by {low:g} to {high:g} us"
         found.append(Claim(sentence, low <= difference_us <= high, f"{difference_us:.1f} us; {_shown(contrast)}"))

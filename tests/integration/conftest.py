@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from equipoise_evals.model import Plan, Role
+from equipoise_evals.model import ArmPair, ArmSpec, Plan, Role
 from equipoise_service.engines import EngineEnvironment, SGLangLauncher, persistent_buffer
 from equipoise_service.engines.embedded import Converter
 from equipoise_service.engines.engine import SGLangEngine
@@ -39,10 +39,18 @@ def real_environment() -> EngineEnvironment:
 
 @pytest.fixture(scope="session")
 def real_plan(real_environment: EngineEnvironment) -> Plan:
-    """The preset's CPU arms on the embedded model."""
+    """The preset's CPU arms on the embedded model, their prefills clocked too."""
     converter = Converter(real_environment.python, real_environment.plugin_path)
     model = resolve_model(None, ModelPlaces(Settings.from_env().cache, converter))
-    return latency_plan(persistent_buffer("cpu"), model=model)
+    arms = persistent_buffer("cpu")
+    return latency_plan(
+        ArmPair(baseline=clocking_prefills(arms.baseline), candidate=clocking_prefills(arms.candidate)), model=model
+    )
+
+
+def clocking_prefills(arm: ArmSpec) -> ArmSpec:
+    """The arm as the preset for prefills would start it."""
+    return arm.model_copy(update={"environment": {**arm.environment, "EQUIPOISE_STEP_CLOCK_PREFILL": "1"}})
 
 
 class RealPair(NamedTuple):

@@ -7,7 +7,7 @@ import pytest
 
 from equipoise_evals.block_plan import MOST_QUADS, BlockAdvice, block_advice
 from equipoise_evals.decode.schedule import planned_blocks
-from equipoise_evals.model import ROLES, BlockRecord, ClientTiming, LatencyPlan, StopRecord
+from equipoise_evals.model import ROLES, BlockRecord, ClientTiming, LatencyPlan, Layout, StopRecord
 from tests.support import records as make
 
 PLAN = LatencyPlan(
@@ -42,7 +42,7 @@ def stops(pairs: int, held_s: float = 150.0) -> list[StopRecord]:
 
 
 def advice(*sds: float, pairs: int = 40) -> BlockAdvice:
-    found = block_advice(blocks(pairs, *sds), stops(pairs), PLAN)
+    found = block_advice(blocks(pairs, *sds), stops(pairs), PLAN, "co_resident")
     assert found is not None
     return found
 
@@ -69,19 +69,38 @@ def test_launches_that_differ_most_ask_for_short_measuring() -> None:
 
 
 def test_without_two_launches_blocks_or_steps_there_is_no_advice() -> None:
-    assert block_advice(blocks(1, 0.02, 0.002, 0.001), stops(1), PLAN) is None
-    assert block_advice(blocks(2, 0.02, 0.002, 0.001), [], PLAN) is None
+    assert block_advice(blocks(1, 0.02, 0.002, 0.001), stops(1), PLAN, "co_resident") is None
+    assert block_advice(blocks(2, 0.02, 0.002, 0.001), [], PLAN, "co_resident") is None
     by_client = [one.model_copy(update={"clock": "client"}) for one in blocks(2, 0.02, 0.002, 0.001)]
-    assert block_advice(by_client, stops(2), PLAN) is None
+    assert block_advice(by_client, stops(2), PLAN, "co_resident") is None
     short = [
         one.model_copy(update={"steps": make.block_steps(16, [5_000.0] * 9, PLAN), "client": ()})
         for one in blocks(2, 0.02, 0.002, 0.001)
     ]
-    assert block_advice(short, stops(2), PLAN) is None
+    assert block_advice(short, stops(2), PLAN, "co_resident") is None
 
 
 def test_blocks_without_clients_cost_next_to_nothing() -> None:
     unseen = [one.model_copy(update={"client": ()}) for one in blocks(4, 0.02, 0.002, 0.001)]
-    found = block_advice(unseen, stops(4), PLAN)
+    found = block_advice(unseen, stops(4), PLAN, "co_resident")
     assert found is not None
     assert found.block_s == pytest.approx(0.001)
+
+
+@pytest.mark.parametrize(
+    ("layout", "held_s"),
+    # A pair of 150 s: both engines hold one device set together, one after the other for half of it, or each its own.
+    [("co_resident", 150.0), ("alternating", 75.0), ("crossover", 150.0)],
+)
+def test_a_launch_costs_the_same_seconds_wherever_the_engines_run(layout: Layout, held_s: float) -> None:
+    measured = blocks(4, 0.02, 0.002, 0.001)
+    found = block_advice(measured, stops(4, held_s), PLAN, layout)
+    assert found == block_advice(measured, stops(4), PLAN, "co_resident")
+
+
+def test_pairs_without_blocks_do_not_make_launches_look_cheap() -> None:
+    """Once the speed is decided, later pairs only answer questions."""
+    measured = blocks(4, 0.02, 0.002, 0.001)
+    short = [stop.model_copy(update={"pair": stop.pair + 4, "held_s": 70.0}) for stop in stops(4)]
+    found = block_advice(measured, [*stops(4), *short], PLAN, "co_resident")
+    assert found == block_advice(measured, stops(4), PLAN, "co_resident")

@@ -18,6 +18,7 @@ from equipoise_evals.gsm8k.question_set import QuestionSet
 from equipoise_evals.gsm8k.sample import plan_questions, questions_of
 from equipoise_evals.judge import judge
 from equipoise_evals.model import (
+    ROLES,
     AccuracyVerdict,
     Answered,
     BlockRecord,
@@ -210,6 +211,41 @@ def test_a_crossovers_arms_are_on_two_devices_of_one_kind() -> None:
         verdict = judge(make.together([make.questions(16)], launches, crossed), plan)
         assert (invalid(verdict).reason if expected else None) == expected
         assert (verdict.overall.word == "invalid") == (expected is not None)
+
+
+def crossed(sets: Sequence[tuple[str | None, str | None]], node: str = "") -> Verdict:
+    """A crossover whose launch pairs ran on these device sets, baseline's and candidate's."""
+    plan = make.plan(12, layout="crossover")
+    launches = [
+        on_node(device(role, "X", visible), node).model_copy(update={"pair": pair})
+        for pair, both in enumerate(sets, start=1)
+        for role, visible in zip(ROLES, both, strict=True)
+    ]
+    records = [*passes_with([True] * 16, [True] * 16), *make.treatment()]
+    return judge(make.together([make.questions(16)], launches, records), plan)
+
+
+def test_a_crossover_that_did_not_swap_its_device_sets_is_refused() -> None:
+    """Each arm stayed where it was, so that what the device sets differ by stands in every unit."""
+    refused = invalid(crossed([("0", "1"), ("1", "0"), ("0", "1"), ("0", "1")], node="one"))
+    assert refused.reason == "device_differs"
+    assert refused.detail == (
+        "the device sets were not swapped between pairs 3 and 4: arm A on (0, one) and (0, one), arm B on (1, one) and "
+        "(1, one)"
+    )
+
+
+@pytest.mark.parametrize(
+    "sets",
+    [
+        [("0", "1"), ("1", "0")],
+        [("0,1", "2,3"), ("2,3", "0,1"), ("2,3", "0,1")],  # half a unit is not judged yet
+        [(None, None), (None, None)],  # on a CPU
+        [("0", "1"), (None, "1")],  # what a record does not hold is not compared
+    ],
+)
+def test_a_crossover_that_swapped_them_or_does_not_tell_is_judged(sets: list[tuple[str | None, str | None]]) -> None:
+    assert crossed(sets).overall.word == "inconclusive"
 
 
 def test_a2_19_two_hits_more_or_fewer_are_no_difference() -> None:

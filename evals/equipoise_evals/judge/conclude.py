@@ -21,8 +21,7 @@ def conclude(measured: Measured, plan: Plan) -> Verdict:
     invalid = measured.invalid or (disturbed(latency.evidence.two_level) if latency else None)
     overall = judge_overall(plan, invalid, measured.treatment, accuracy=accuracy, latency=latency)
     rule = measured.treatment.rule if measured.treatment else "fills"
-    phase = plan.latency.phase if plan.latency else "decode"
-    said = words(overall, latency, accuracy, declared_aa=plan.declared_aa, rule=rule, phase=phase)
+    said = words(overall, latency, accuracy, declared_aa=plan.declared_aa, rule=rule, phase=plan.phase)
     return canonical(
         Verdict(
             overall=overall,

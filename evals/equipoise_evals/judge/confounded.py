@@ -5,9 +5,11 @@ Each makes a comparison confounded: whatever it shows may come from there. What 
 
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
+from typing import NamedTuple
 
 from pydantic import JsonValue
 
+from equipoise_evals.judge.contrasts import units_of
 from equipoise_evals.model import (
     ROLES,
     Answer,
@@ -28,11 +30,19 @@ CACHE_GAP = 0.01
 """Difference between the arms' shares of prompt tokens out of the prefix cache that may be left."""
 
 
+class _PairDevices(NamedTuple):
+    """The device set, and the node of a cluster, of each engine of one launch pair."""
+
+    pair: int
+    by_role: Mapping[Role, tuple[str, ...]]
+
+
 def judge_confounding(records: Records, plan: Plan) -> Invalid | None:
     """The first difference that is not the change under test, or None."""
     passes = records.of(PassRecord)
     return (
         _devices(records.of(LaunchRecord), plan)
+        or _not_swapped(records.of(LaunchRecord), plan)
         or _sampling(passes)
         or _prompts(passes)
         or _caches(passes)
@@ -60,6 +70,30 @@ def _devices(launches: Sequence[LaunchRecord], plan: Plan) -> Invalid | None:
                 f"arm {role} on {name} ({', '.join(map(str, more))})" for role, (name, *more) in sorted(devices.items())
             )
             return Invalid(reason="device_differs", detail=f"the engines of pair {pair} ran on two devices: {detail}")
+    return None
+
+
+def _not_swapped(launches: Sequence[LaunchRecord], plan: Plan) -> Invalid | None:
+    """In ``crossover`` both arms of a unit on each device set as often: only then does their difference cancel."""
+    if plan.layout != "crossover":
+        return None
+    seen: dict[int, dict[Role, tuple[str, ...]]] = {}
+    for launch in launches:
+        if (devices := launch.environment.get("CUDA_VISIBLE_DEVICES")) is not None:
+            place = (devices, launch.node) if launch.node else (devices,)
+            seen.setdefault(launch.pair, {})[launch.role] = place
+    whole = [_PairDevices(pair, by_role) for pair, by_role in seen.items() if len(by_role) == len(ROLES)]
+    for unit in units_of(whole, plan.pairs_per_unit):
+        ran = {role: [one.by_role[role] for one in unit] for role in ROLES}
+        if sorted(ran["A"]) != sorted(ran["B"]):
+            said = ", ".join(
+                f"arm {role} on {' and '.join(f'({place})' for place in map(', '.join, ran[role]))}" for role in ROLES
+            )
+            pairs = " and ".join(str(one.pair) for one in unit)
+            return Invalid(
+                reason="device_differs",
+                detail=f"the device sets were not swapped between pairs {pairs}: {said}",
+            )
     return None
 
 

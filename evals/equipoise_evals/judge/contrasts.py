@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from statistics import fmean, geometric_mean
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -31,6 +32,17 @@ Contrasts = dict[tuple[Metric, int], list[PairContrast]]
 
 Unit = tuple[PairContrast, ...]
 """Launch pairs that make one log-ratio together: one pair, or two of which each undoes what the other adds."""
+
+
+class OfOnePair(Protocol):
+    """Something that is known of one launch pair."""
+
+    @property
+    def pair(self) -> int:
+        """Its 1-based number."""
+
+
+Known = TypeVar("Known", bound=OfOnePair)
 
 Quads = dict[int, list[TimedBlock]]
 """By number of the quad, the blocks in the order run."""
@@ -63,9 +75,9 @@ def all_contrasts(complete: dict[tuple[int, int], Quads], latency: LatencyPlan) 
     return contrasts
 
 
-def units_of(pairs: Sequence[PairContrast], pairs_per_unit: int) -> list[Unit]:
+def units_of(pairs: Sequence[Known], pairs_per_unit: int) -> list[tuple[Known, ...]]:
     """Complete units, in order: pairs 1 and 2, 3 and 4, and so on where two pairs make one."""
-    grouped: dict[int, list[PairContrast]] = {}
+    grouped: dict[int, list[Known]] = {}
     for pair in pairs:
         grouped.setdefault((pair.pair - 1) // pairs_per_unit, []).append(pair)
     return [tuple(unit) for unit in grouped.values() if len(unit) == pairs_per_unit]

@@ -6,7 +6,9 @@ token are within the objective. Here load is closed, one batch at a time, so the
 
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
+from typing import NamedTuple
 
+from equipoise_evals.judge.contrasts import Quads, units_of
 from equipoise_evals.judge.steps import TimedBlock
 from equipoise_evals.model import ROLES, ClientTiming, Goodput, Interval, LatencyPlan, Role, Slo
 from equipoise_evals.stats.checks import mean_sd
@@ -16,28 +18,50 @@ US_PER_S, US_PER_MS = 1e6, 1e3
 LEVEL = 0.95
 
 
-def judge_goodput(quads: Sequence[Sequence[TimedBlock]], latency: LatencyPlan) -> Goodput | None:
-    """Goodput at the primary batch over complete launch pairs; None without an objective or without client times.
+class _OfPair(NamedTuple):
+    """Share and rate of each arm's requests in one launch pair."""
+
+    pair: int
+    share: Mapping[Role, float]
+    per_s: Mapping[Role, float]
+
+
+def judge_goodput(
+    complete: Mapping[tuple[int, int], Quads], latency: LatencyPlan, pairs_per_unit: int
+) -> Goodput | None:
+    """Goodput at the primary batch over complete units of launch pairs; None without an objective or client times.
 
     Args:
-        quads: Blocks of each launch pair, in order.
+        complete: Blocks of complete launch pairs, by batch size and pair.
         latency: The plan's latency half.
+        pairs_per_unit: Launch pairs that make one number of the interval: only in their mean does what differs between
+            device sets, or from one launch to the next, cancel.
     """
     slo = latency.slo
-    timed = all(block.record.client for blocks in quads for block in blocks)
-    if slo is None or not quads or not timed:
+    blocks = {
+        pair: [block for quad in quads.values() for block in quad]
+        for (batch, pair), quads in complete.items()
+        if batch == latency.primary_batch
+    }
+    if slo is None or not all(block.record.client for of_pair in blocks.values() for block in of_pair):
         return None
-    shares = [_by_role(blocks, slo, met_share) for blocks in quads]
-    rates = [_by_role(blocks, slo, good_per_s) for blocks in quads]
-    differences = [100 * (pair["B"] - pair["A"]) for pair in shares]
+    found = [
+        _OfPair(pair, _by_role(of_pair, slo, met_share), _by_role(of_pair, slo, good_per_s))
+        for pair, of_pair in blocks.items()
+    ]
+    units = units_of(found, pairs_per_unit)
+    pairs = [pair for unit in units for pair in unit]
+    if not pairs:
+        return None
+    differences = [fmean(100 * (pair.share["B"] - pair.share["A"]) for pair in unit) for unit in units]
     return Goodput(
         slo=slo,
         batch=latency.primary_batch,
-        pairs=len(shares),
-        baseline_share=fmean(pair["A"] for pair in shares),
-        candidate_share=fmean(pair["B"] for pair in shares),
-        baseline_per_s=fmean(pair["A"] for pair in rates),
-        candidate_per_s=fmean(pair["B"] for pair in rates),
+        pairs=len(pairs),
+        baseline_share=fmean(pair.share["A"] for pair in pairs),
+        candidate_share=fmean(pair.share["B"] for pair in pairs),
+        baseline_per_s=fmean(pair.per_s["A"] for pair in pairs),
+        candidate_per_s=fmean(pair.per_s["B"] for pair in pairs),
         difference_pp=fmean(differences),
         interval_pp=_interval(differences),
     )
@@ -70,7 +94,7 @@ def _by_role(
 
 
 def _interval(differences: Sequence[float]) -> Interval | None:
-    """The t interval over launch pairs; shares that never differ would claim certainty, and have none."""
+    """The t interval over units; shares that never differ would claim certainty, and have none."""
     mean, sd = mean_sd(differences)
     if len(differences) < 2 or sd == 0:
         return None

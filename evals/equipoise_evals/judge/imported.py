@@ -28,6 +28,7 @@ from equipoise_evals.model import (
     Cost,
     Inconclusive,
     Invalid,
+    LatencyContrast,
     LatencyPlan,
     LatencyVerdict,
     ModelRef,
@@ -67,7 +68,7 @@ def judge_imported(
     accuracy = _accuracy(runs, plan) if invalid is None else None
     latency = _latency(runs, plan) if invalid is None else None
     overall = judge_overall(plan, invalid, None, accuracy=accuracy, latency=latency)
-    said = words(overall, latency, accuracy, batch_known=baseline[0].concurrency is not None)
+    said = words(overall, latency, accuracy)
     advice = said.what_to_do
     if isinstance(overall, Inconclusive):
         advice += " Results of other tools can block a candidate and never ship it: let Equipoise launch both engines."
@@ -115,7 +116,7 @@ def require_comparable(runs: dict[Role, Sequence[ImportedRun]]) -> None:
 
 def _plan(runs: dict[Role, Sequence[ImportedRun]], margin_latency: float, margin_accuracy_pp: float) -> Plan:
     first, count = runs["A"][0], len(runs["A"])
-    batch = first.concurrency or 1  # a plan has one; without a limit on requests no sentence names it
+    batch = first.concurrency or 1  # a plan has one, also where the tool set no limit
     timed = all(run.tpot_ms is not None for role in ROLES for run in runs[role])
     ids = tuple(sorted(first.right))
     latency = LatencyPlan(
@@ -193,13 +194,18 @@ def _latency(runs: dict[Role, Sequence[ImportedRun]], plan: Plan) -> LatencyVerd
         ("client_tpot", batch): [],
     }
     verdict = judge_latency(plan, plan.latency, Measured(None, None, contrasts, clock="imported"))
-    first_token = _contrasts(runs, "ttft_ms")
-    if verdict is None or not first_token:
-        return verdict
-    beside = pooled(
-        units_of(first_token, plan.pairs_per_unit), "client_ttft", batch, look_levels(plan, len(tpot)), None
+    first_token = units_of(_contrasts(runs, "ttft_ms"), plan.pairs_per_unit)
+    stated = runs["A"][0].concurrency
+    beside = (pooled(first_token, "client_ttft", stated, look_levels(plan, len(tpot)), None),) if first_token else ()
+    return None if verdict is None else _as_stated(verdict, stated, beside)
+
+
+def _as_stated(verdict: LatencyVerdict, concurrency: int | None, beside: tuple[LatencyContrast, ...]) -> LatencyVerdict:
+    """With other contrasts beside, and no batch where the tool states none."""
+    busy, period = (
+        one.model_copy(update={"batch": concurrency}) for one in (verdict.evidence.busy, verdict.evidence.period)
     )
-    evidence = verdict.evidence.model_copy(update={"secondary": (beside,)})
+    evidence = verdict.evidence.model_copy(update={"busy": busy, "period": period, "secondary": beside})
     return verdict.model_copy(update={"evidence": evidence})
 
 

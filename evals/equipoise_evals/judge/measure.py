@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from equipoise_evals.judge.contrasts import Contrasts, all_contrasts, primary_levels, quads_by_pair
+from equipoise_evals.judge.cost import device_seconds
 from equipoise_evals.judge.goodput import judge_goodput
 from equipoise_evals.judge.grades import GradedPass, graded_passes
 from equipoise_evals.judge.steps import UnusableQuadError
@@ -23,7 +24,6 @@ from equipoise_evals.model import (
     Plan,
     QuestionsRecord,
     Records,
-    Role,
     StopRecord,
     StressRecord,
     TimedBy,
@@ -83,10 +83,7 @@ def measure(records: Records, plan: Plan) -> Measured:
             contrasts = all_contrasts(complete, plan.latency)
             # What jumps between two levels at a client may be the network.
             levels = primary_levels(complete, plan.latency) if clock == "engine" else []
-            at_primary = [quads for (batch, _), quads in complete.items() if batch == plan.latency.primary_batch]
-            goodput = judge_goodput(
-                [[block for quad in quads.values() for block in quad] for quads in at_primary], plan.latency
-            )
+            goodput = judge_goodput(complete, plan.latency, plan.pairs_per_unit)
         except UnusableQuadError as error:
             invalid = invalid or Invalid(reason="no_measurement", detail=str(error))
     return Measured(
@@ -107,11 +104,7 @@ def measure(records: Records, plan: Plan) -> Measured:
 
 
 def _cost(records: Records, plan: Plan) -> Cost:
-    """Seconds in which at least one engine of a pair held a device set, summed over device sets and pairs."""
-    held: dict[tuple[int, Role | None], float] = {}
-    for stop in records.of(StopRecord):
-        shared = (stop.pair, None if plan.layout == "co_resident" else stop.role)
-        held[shared] = max(held.get(shared, 0.0), stop.held_s)
     return Cost(
-        device_seconds=sum(held.values()), launch_pairs=len({launch.pair for launch in records.of(LaunchRecord)})
+        device_seconds=sum(device_seconds(records.of(StopRecord), plan.layout).values()),
+        launch_pairs=len({launch.pair for launch in records.of(LaunchRecord)}),
     )

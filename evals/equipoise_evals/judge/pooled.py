@@ -17,7 +17,7 @@ LARGEST_LOG = math.log(100)
 
 
 def pooled(
-    units: Sequence[Unit], metric: Metric, batch: int, levels: LookLevels, history: LaunchHistory | None
+    units: Sequence[Unit], metric: Metric, batch: int | None, levels: LookLevels, history: LaunchHistory | None
 ) -> LatencyContrast:
     """Pool units of launch pairs into one contrast; intervals are by t, moderated by history where there is one."""
     pairs = [pair for unit in units for pair in unit]

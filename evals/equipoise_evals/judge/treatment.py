@@ -16,6 +16,7 @@ from equipoise_evals.model import (
     BY_FILLS,
     FILLS,
     ROLES,
+    STEPS,
     AttributeEvidence,
     Claim,
     Evidence,
@@ -51,11 +52,11 @@ def judge_treatment(
         by_role[record.role].append(record)
     if not by_role["A"] or not by_role["B"]:
         return None
-    by_fills = declared == BY_FILLS
+    by_fills, phase = declared == BY_FILLS, records[0].phase
     baseline, candidate = (_per_step(by_role[role], fills_only=by_fills) for role in ROLES)
     differing = _differing(baseline, candidate)
     attested: Attested = {role: [launch for launch in launches if launch.role == role] for role in ROLES}
-    claims = () if by_fills else tuple(_claim(one, baseline, candidate, attested) for one in declared)
+    claims = () if by_fills else tuple(_claim(one, baseline, candidate, attested, STEPS[phase]) for one in declared)
     shown = (differing or sorted(baseline.keys() | candidate.keys())) if by_fills else differing[:NAMES_SHOWN]
     return TreatmentEvidence(
         activity=records[0].activity,
@@ -67,6 +68,7 @@ def judge_treatment(
         rule="fills" if by_fills else "declared" if claims else "kernels",
         claims=claims,
         differing=None if by_fills else len(differing),
+        phase=phase,
     )
 
 
@@ -83,7 +85,8 @@ def missing_text(treatment: TreatmentEvidence) -> str:
     baseline, candidate = treatment.baseline_per_step, treatment.candidate_per_step
     changed = _differing(baseline, candidate)[:NAMES_TOLD]
     told = ", ".join(f"{name} {baseline.get(name, 0):g} and {candidate.get(name, 0):g}" for name in changed)
-    instead = f"{treatment.differing} names differ per step, among them {told}" if told else "no counts per step differ"
+    per = f"per {STEPS[treatment.phase]}"
+    instead = f"{treatment.differing} names differ {per}, among them {told}" if told else f"no counts {per} differ"
     return f"declared evidence did not appear ({missing}); seen instead: {instead}"
 
 
@@ -102,13 +105,13 @@ def _differing(baseline: PerStep, candidate: PerStep) -> list[str]:
     return sorted((name for name in names if gap(name) >= LEAST_DIFFERENCE_PER_STEP), key=gap, reverse=True)
 
 
-def _claim(one: Evidence, baseline: PerStep, candidate: PerStep, attested: Attested) -> Claim:
+def _claim(one: Evidence, baseline: PerStep, candidate: PerStep, attested: Attested, step: str) -> Claim:
     match one:
         case FillsEvidence():
-            return _fills(baseline, candidate)
+            return _fills(baseline, candidate, step)
         case KernelEvidence():
             counts = [sum(n for name, n in arm.items() if one.name in name) for arm in (baseline, candidate)]
-            return _counted(f"kernel {one.name!r} {_CHANGES[one.change]}", counts, one.change)
+            return _counted(f"kernel {one.name!r} {_CHANGES[one.change]}", counts, one.change, step)
         case AttributeEvidence():
             said = [_agreed(_attribute(launch, one) for launch in attested[role]) for role in ROLES]
             return _said(f"{one.where} {one.name}", (one.baseline, one.candidate), said)
@@ -120,7 +123,7 @@ def _claim(one: Evidence, baseline: PerStep, candidate: PerStep, attested: Attes
 _CHANGES = {"appears": "appears", "disappears": "disappears", "count": "changes its count"}
 
 
-def _counted(declared: str, counts: Sequence[float], change: str) -> Claim:
+def _counted(declared: str, counts: Sequence[float], change: str, step: str) -> Claim:
     a, b = counts
     ran_a, ran_b = a >= LEAST_DIFFERENCE_PER_STEP, b >= LEAST_DIFFERENCE_PER_STEP
     shown = {
@@ -128,15 +131,15 @@ def _counted(declared: str, counts: Sequence[float], change: str) -> Claim:
         "disappears": ran_a and not ran_b,
         "count": abs(a - b) >= LEAST_DIFFERENCE_PER_STEP,
     }[change]
-    return Claim(declared=declared, seen=f"{a:g} per step in the baseline, {b:g} in the candidate", shown=shown)
+    return Claim(declared=declared, seen=f"{a:g} per {step} in the baseline, {b:g} in the candidate", shown=shown)
 
 
-def _fills(baseline: PerStep, candidate: PerStep) -> Claim:
+def _fills(baseline: PerStep, candidate: PerStep, step: str) -> Claim:
     """By name: more of one fill and as many fewer of another leave the sum as it was."""
     a, b = (sum(n for name, n in arm.items() if FILLS.search(name)) for arm in (baseline, candidate))
     differing = sum(FILLS.search(name) is not None for name in _differing(baseline, candidate))
-    seen = f"{a:g} per step in the baseline, {b:g} in the candidate; {differing} names differ"
-    return Claim(declared="fills per step differ", seen=seen, shown=differing > 0)
+    seen = f"{a:g} per {step} in the baseline, {b:g} in the candidate; {differing} names differ"
+    return Claim(declared=f"fills per {step} differ", seen=seen, shown=differing > 0)
 
 
 def _said(what: str, wanted: tuple[str | None, str | None], said: Sequence[Said]) -> Claim:

@@ -9,7 +9,9 @@ from typing import NamedTuple
 
 from equipoise_evals.judge.latency import clock_names
 from equipoise_evals.model import (
+    FULL_STEPS,
     LOOKS,
+    STEPS,
     AccuracyInconclusive,
     AccuracyVerdict,
     Block,
@@ -60,7 +62,7 @@ _MENDS: dict[InvalidReason, str] = {
     "disturbed": "Give each engine a GPU for itself, by the layout crossover or, on one GPU, alternating: beside each "
     "other engines jump between levels. Or run more launch pairs, which even them out.",
     "attestation": "Check which plugin and which flags the engines really started with, and run again.",
-    "device_differs": "Run both arms on the same device, and run again.",
+    "device_differs": "Run both arms on the same device, or in a crossover on both in turn, and run again.",
     "sampling_differs": "Let nothing between Equipoise and the engines change a request's parameters, and run again.",
     "cache_differs": "Switch the prefix cache off in both arms (--disable-radix-cache), and run again.",
     "prompt_differs": "Give both arms the same model with the same tokenizer and chat template, and run again.",
@@ -72,11 +74,10 @@ _MENDS: dict[InvalidReason, str] = {
 
 _VERBS: dict[Phase, str] = {"decode": "decodes", "prefill": "prefills"}
 _GERUNDS: dict[Phase, str] = {"decode": "decoding", "prefill": "prefilling"}
-_STEPS: dict[Phase, str] = {"decode": "decode step", "prefill": "prefill"}
 _SAME: dict[TreatmentRule, str] = {
-    "fills": "the same fills and allocations per {step}",
+    "fills": "the same fills and allocations per {whole}",
     "declared": "the same kernels, and nothing that was declared to differ does",
-    "kernels": "the same kernels, equally often in every step",
+    "kernels": "the same kernels, equally often in every {step}",
 }
 
 
@@ -96,19 +97,18 @@ def words(
     declared_aa: bool = False,
     rule: TreatmentRule = "fills",
     phase: Phase = "decode",
-    batch_known: bool = True,
 ) -> Words:
     """The sentences for a verdict.
 
     ``declared_aa`` says that both arms are meant to be equal, ``rule`` what was compared to see whether they are and
-    ``phase`` in what; ``batch_known`` is false where nobody limited how many requests there were at a time.
+    ``phase`` in what.
     """
-    parts = [part for part in (latency_sentence(latency, batch_known=batch_known), accuracy_sentence(accuracy)) if part]
+    parts = [part for part in (latency_sentence(latency), accuracy_sentence(accuracy)) if part]
     if len(parts) == 1:
         parts.append(f"{'speed' if latency is None else 'accuracy'} was not measured")
     if isinstance(accuracy, Regression):
         parts.reverse()  # What blocks is said first.
-    same = _SAME[rule].format(step=_STEPS[phase])
+    same = _SAME[rule].format(step=STEPS[phase], whole=FULL_STEPS[phase])
     return Words(
         headline=f"{AA_DECLARED if declared_aa else ''}{_headline(overall, parts, same)}",
         how_sure=_how_sure(overall, latency, accuracy),
@@ -116,13 +116,13 @@ def words(
     )
 
 
-def latency_sentence(verdict: LatencyVerdict | None, *, batch_known: bool = True) -> str:
+def latency_sentence(verdict: LatencyVerdict | None) -> str:
     """One clause on latency; empty if it was not measured."""
     if verdict is None:
         return ""
     evidence, phase = verdict.evidence, verdict.evidence.phase
     busy = evidence.busy
-    where, clocks = f" at batch {busy.batch}" if batch_known else "", _both_clocks(evidence)
+    where, clocks = "" if busy.batch is None else f" at batch {busy.batch}", _both_clocks(evidence)
     match verdict:
         case Faster():
             probably = "probably more" if busy.effect < -verdict.evidence.margin else "probably less"

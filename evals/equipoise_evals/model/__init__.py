@@ -11,7 +11,9 @@ from equipoise_evals.model.evidence import (
     VersionEvidence,
 )
 from equipoise_evals.model.plan import (
+    FULL_STEPS,
     LOOKS,
+    STEPS,
     AccuracyPlan,
     EngineMetric,
     LatencyPlan,
@@ -98,9 +100,11 @@ from equipoise_evals.model.verdict import (
 __all__ = [
     "BY_FILLS",
     "FILLS",
+    "FULL_STEPS",
     "LOOKS",
     "ROLES",
     "ROLE_NAMES",
+    "STEPS",
     "AccuracyEvidence",
     "AccuracyInconclusive",
     "AccuracyPlan",

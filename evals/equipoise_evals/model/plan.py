@@ -17,6 +17,10 @@ a device set each, swapped from pair to pair. Of the last two, two pairs make on
 EngineMetric = Literal["busy", "period"]
 Phase = Literal["decode", "prefill"]
 """What blocks time: decode steps, or prefills of whole prompts."""
+STEPS: dict[Phase, str] = {"decode": "step", "prefill": "prefill"}
+"""What one of them is called."""
+FULL_STEPS: dict[Phase, str] = {"decode": "decode step", "prefill": "prefill"}
+"""The same in full."""
 
 
 class ModelRef(Frozen):
@@ -126,7 +130,7 @@ class LatencyPlan(Frozen):
         primary_batch: The one that decides; the others are secondary.
         quads_per_pair: ABBA quads per batch size in one launch pair.
         prompt_tokens: Context length, in tokens, at which each request of a block starts.
-        steps_per_block: Decode steps of one block, warm-up steps included.
+        steps_per_block: Decode steps, or prefills, of one block, warm-up steps included.
         warmup_steps: Steps at the head of each block left out of its mean.
         margin: Relative margin m of ``equivalent`` and ``slower``; 0.005 is 0.5 %.
         phase: What a block times; ``steps_per_block`` counts decode steps or prefills.
@@ -229,6 +233,11 @@ class Plan(Frozen):
     history: dict[EngineMetric, LaunchHistory] = Field(default_factory=dict)
     stress: bool = False
     evidence: tuple[Evidence, ...] = Field(default=BY_FILLS, exclude_if=lambda declared: declared == BY_FILLS)
+
+    @property
+    def phase(self) -> Phase:
+        """What is timed and traced."""
+        return self.latency.phase if self.latency else "decode"
 
     @property
     def parts(self) -> tuple[Part, ...]:

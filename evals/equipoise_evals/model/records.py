@@ -11,7 +11,7 @@ from pydantic import Field, JsonValue, model_validator
 
 from equipoise_evals.model.arms import Role
 from equipoise_evals.model.base import Frozen
-from equipoise_evals.model.plan import Question
+from equipoise_evals.model.plan import Phase, Question
 
 Clock = Literal["engine", "client"]
 """Whose clock timed decode steps: the plugin's inside the engine, or that of the HTTP client that saw tokens arrive."""
@@ -90,10 +90,10 @@ FILLS = re.compile(r"^aten::(zeros|ones|full|zero_|fill_)$|FillFunctor|[Mm]emset
 
 
 class TreatmentRecord(Frozen):
-    """Kernels or operators per decode step in one engine, counted in a profiler trace.
+    """Kernels or operators per decode step, or per whole prefill, in one engine, counted in a profiler trace.
 
-    ``per_step`` holds every counted name; ``steps`` is how many decode steps the trace covered. ``pdl`` is None where
-    it was not recorded: by earlier versions, and in traces of a CPU.
+    ``per_step`` holds every counted name; ``steps`` is how many steps or prefills the trace covered, and ``phase``
+    which. ``pdl`` is None where it was not recorded: by earlier versions, and in traces of a CPU.
     """
 
     kind: Literal["treatment"] = "treatment"
@@ -103,12 +103,14 @@ class TreatmentRecord(Frozen):
     steps: int = Field(ge=1)
     per_step: dict[str, float]
     pdl: PdlLinks | None = None
+    phase: Phase = Field(default="decode", exclude_if=lambda phase: phase == "decode")
 
 
 class StepColumns(Frozen):
-    """The step clock's columns, one entry a decode step, in order.
+    """The step clock's columns, one entry a decode step, in order; in a prefill block one a whole prefill.
 
-    ``period_us`` is None for a step whose predecessor was not a decode step: there is no period then.
+    ``period_us`` is None for a step whose predecessor was not a decode step: there is no period then. Of a prefill it
+    is the time to first token at the client.
     """
 
     monotonic_ns: tuple[int, ...]
@@ -139,7 +141,7 @@ class ClientTiming(Frozen):
 
 
 class BlockRecord(Frozen):
-    """One block of decode steps at one batch size in one engine.
+    """One block of decode steps, or of prefills, at one batch size in one engine.
 
     Attributes:
         quad: 1-based ABBA quad within the pair and batch size.
@@ -350,7 +352,7 @@ class StopRecord(Frozen):
 
 
 PairStage = Literal["launches", "warm_up", "treatment", "gsm8k", "blocks", "end"]
-"""What a launch pair is made of: both starts, warm-up and attestation, traces, passes (stress included), decode
+"""What a launch pair is made of: both starts, warm-up and attestation, traces, passes (stress included), timed
 blocks, the last look at the guards and the stop."""
 
 

@@ -40,6 +40,7 @@ class LatencyContrast(Frozen):
     """One metric at one batch size: relative effect over launch pairs.
 
     Attributes:
+        batch: Requests at a time; None where another tool's results do not state how many there were.
         effect: Ratio of candidate to baseline minus 1, from the mean log-ratio over launch pairs.
         interval: Two-sided interval of the effect at the look's level; None below two pairs.
         equivalence: Interval compared with (-m, +m): one-sided level on each side; None below two pairs.
@@ -56,7 +57,7 @@ class LatencyContrast(Frozen):
     """
 
     metric: Metric
-    batch: int = Field(ge=1)
+    batch: int | None = Field(ge=1)
     pairs: int = Field(ge=1)
     effect: float
     interval: Interval | None
@@ -107,13 +108,14 @@ class Goodput(Frozen):
 
     Attributes:
         slo: The objective.
-        pairs: Launch pairs, of each of which an arm's share is one number.
+        pairs: Launch pairs, of each of which an arm's share is one number; those of complete units only.
         baseline_share: Share of the baseline's requests that met it, mean over the pairs.
         candidate_share: The same for the candidate.
         baseline_per_s: Requests that met it per second of a batch's decoding, mean over the pairs.
         candidate_per_s: The same for the candidate.
         difference_pp: Candidate's share minus the baseline's, percentage points.
-        interval_pp: 95 % t interval of the difference over launch pairs; None below two pairs, or where all agree.
+        interval_pp: 95 % t interval of the difference over units, of one launch pair or of two as for the times; None
+            below two units, or where all agree.
     """
 
     slo: Slo
@@ -383,7 +385,7 @@ class Claim(Frozen):
 
 
 class TreatmentEvidence(Frozen):
-    """Whether the arms really ran different code: counts per step of kernels or operators that differ.
+    """Whether the arms really ran different code: counts of kernels or operators that differ, per step or prefill.
 
     ``baseline_pdl`` and ``candidate_pdl`` say whether fills stand between PDL-linked kernels; None if not recorded.
 
@@ -392,6 +394,7 @@ class TreatmentEvidence(Frozen):
         claims: The declared evidence; empty by the other rules.
         differing: Names that the arms run differently often; the counts show the largest differences. None by the rule
             of fills, whose counts are all shown.
+        phase: What each count is per: a decode step, or a whole prefill.
     """
 
     activity: Literal["CPU", "GPU"]
@@ -403,6 +406,7 @@ class TreatmentEvidence(Frozen):
     rule: TreatmentRule = "fills"
     claims: tuple[Claim, ...] = ()
     differing: int | None = None
+    phase: Phase = Field(default="decode", exclude_if=lambda phase: phase == "decode")
 
     @property
     def contradicted(self) -> bool:

@@ -27,7 +27,13 @@ class Histogram(NamedTuple):
 
 
 def distribution_chart(
-    name: str, title: str, steps: Histogram, means_us: tuple[float, float], levels_us: Sequence[float] = ()
+    name: str,
+    title: str,
+    steps: Histogram,
+    means_us: tuple[float, float],
+    levels_us: Sequence[float] = (),
+    *,
+    step: str = "decode step",
 ) -> Markup:
     """Two histograms back to back, each scaled to its own number of steps.
 
@@ -37,6 +43,7 @@ def distribution_chart(
         steps: At least one bin.
         means_us: Mean of the baseline's and the candidate's steps.
         levels_us: Two levels between which steps jump, where they were found.
+        step: What was timed, one of it.
     """
     scale = Scale(steps.low_us, steps.high_us, LEFT, RIGHT)
     levels = f" Steps jump between about {' and '.join(f'{us:.0f}' for us in levels_us)} us." if levels_us else ""
@@ -58,10 +65,10 @@ def distribution_chart(
         canvas.line((scale(tick), BOTTOM), (scale(tick), BOTTOM + 4), "axis")
         canvas.text((scale(tick), BOTTOM + 18), tick_text(tick, ticks), anchor="middle")
     for place, (label, css, _, mean_us, _) in enumerate(arms):
-        x = LEFT + 240 * place
+        x = LEFT + 270 * place  # a mean may have six digits before the point
         canvas.rect((x, BOTTOM + 29), 10, 10, css)
         canvas.text((x + 16, BOTTOM + 38), f"{label}, mean {mean_us:,.1f} µs")
-    canvas.text((RIGHT, BOTTOM + 38), "µs per decode step", "label soft", anchor="end")
+    canvas.text((RIGHT, BOTTOM + 38), f"µs per {step}", "label soft", anchor="end")
     return canvas.svg()
 
 

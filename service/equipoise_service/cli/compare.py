@@ -33,12 +33,12 @@ def compare(  # noqa: PLR0913, PLR0917 - one parameter an option, one option a f
         str | None, typer.Option(help="Loss of accuracy that counts, in points: 1 or 1pp (the default).")
     ] = None,
     margin_latency: Annotated[
-        str | None, typer.Option(help="Change of the step time that counts: 0.5% (the default) or 0.005.")
+        str | None, typer.Option(help="Change of the times that counts: 0.5% (the default) or 0.005.")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Decides sample, order and prompts.")] = None,
     max_new_tokens: Annotated[int | None, typer.Option(help="Longest answer, in tokens.")] = None,
     prompt_tokens: Annotated[int | None, typer.Option(help="Context at which a block starts.")] = None,
-    steps_per_block: Annotated[int | None, typer.Option(help="Decode steps of one block.")] = None,
+    steps_per_block: Annotated[int | None, typer.Option(help="Decode steps, or prefills, of one block.")] = None,
     quads: Annotated[int | None, typer.Option(help="ABBA quads per batch size and launch pair.")] = None,
     stress: Annotated[
         bool | None, typer.Option("--stress", help="Put each engine under stress before every pass but the first.")

@@ -9,7 +9,7 @@ from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from equipoise_evals.model import AccuracyVerdict, Interval, LatencyVerdict, Plan, TreatmentEvidence, Verdict
+from equipoise_evals.model import STEPS, AccuracyVerdict, Interval, LatencyVerdict, Plan, TreatmentEvidence, Verdict
 from equipoise_service.cli.client import Happened
 from equipoise_service.report.markdown import title
 from equipoise_service.report.tables import (
@@ -107,11 +107,12 @@ def _latency(latency: LatencyVerdict, word: str) -> Table:
     # One level and one unit for the whole table: an engine on a CPU takes hundreds of milliseconds a step.
     level = f" ({100 * evidence.busy.interval.level:.4g} %)" if evidence.busy.interval else ""
     unit, scale = ("ms", 1_000.0) if evidence.busy.baseline_us >= MILLISECONDS_FROM_US else ("us", 1.0)
-    table = _table(heading, "batch", "clock", "decides", "effect", f"interval{level}", f"step time, {unit}")
+    times = "step time" if evidence.phase == "decode" and evidence.clock != "imported" else "time"
+    table = _table(heading, "batch", "clock", "decides", "effect", f"interval{level}", f"{times}, {unit}")
     clocks = clocks_of(evidence.phase, evidence.clock)
     for part, contrast in contrasts(evidence):
         table.add_row(
-            str(contrast.batch),
+            "not stated" if contrast.batch is None else str(contrast.batch),
             clocks[contrast.metric],
             part,
             f"{100 * contrast.effect:+.2f} %",
@@ -147,7 +148,7 @@ def _treatment(treatment: TreatmentEvidence, *, declared_aa: bool) -> Table:
     if not counts:
         said = nothing_counted(treatment).removesuffix(".")
         state = f"{state}; {said[0].lower()}{said[1:]}"
-    table = _table(f"\ntreatment: {state}", "counted per step", "baseline", "candidate")
+    table = _table(f"\ntreatment: {state}", f"counted per {STEPS[treatment.phase]}", "baseline", "candidate")
     for what, shown, seen in claims(treatment):
         table.add_row(escape(f"{what}: {shown} ({seen})"), "", "")
     for name, (baseline, candidate) in counts.items():

@@ -17,6 +17,7 @@ from equipoise_evals.model import (
     Metric,
     ModelRef,
     Part,
+    Phase,
     TreatmentInactive,
     Verdict,
 )
@@ -69,7 +70,7 @@ class EffectShift(Frozen):
     """
 
     metric: Metric
-    batch: int
+    batch: int | None
     first: float
     second: float
     shift: float
@@ -86,6 +87,7 @@ class Difference(Frozen):
         numbers: Numbers of the verdict, in the halves that can be compared.
         effects: Latency effects that both measured; none where that half cannot be compared.
         not_compared: Why a half cannot be compared, by half.
+        phase: What ``effects`` are of; both timed the same.
     """
 
     schema_version: Literal[1] = 1
@@ -97,6 +99,7 @@ class Difference(Frozen):
     numbers: tuple[NumberChange, ...]
     effects: tuple[EffectShift, ...]
     not_compared: dict[Part, tuple[str, ...]]
+    phase: Phase = "decode"
 
 
 def difference_of(first: Report, second: Report) -> Difference:
@@ -125,6 +128,7 @@ def difference_of(first: Report, second: Report) -> Difference:
         numbers=tuple(_numbers(first.verdict, second.verdict, {half for half, why in halves.items() if why})),
         effects=() if halves["latency"] else tuple(_effects(first.verdict, second.verdict)),
         not_compared={half: tuple(reasons) for half, reasons in halves.items() if reasons},
+        phase=first.plan.phase,
     )
 
 
@@ -236,7 +240,7 @@ def _effects(first: Verdict, second: Verdict) -> Iterator[EffectShift]:
             yield _shift(a, b)
 
 
-def _by_metric(verdict: Verdict) -> dict[tuple[Metric, int], LatencyContrast]:
+def _by_metric(verdict: Verdict) -> dict[tuple[Metric, int | None], LatencyContrast]:
     if verdict.latency is None:
         return {}
     return {(one.metric, one.batch): one for _, one in contrasts(verdict.latency.evidence)}

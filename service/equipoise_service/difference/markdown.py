@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterable
 
 from equipoise_service.difference.changes import Change
-from equipoise_service.difference.compare import Difference, EffectShift, Number, NumberChange, Side
+from equipoise_service.difference.compare import Difference, Number, NumberChange, Side
 from equipoise_service.report.markup import code, escaped, table
-from equipoise_service.report.tables import CLOCKS
+from equipoise_service.report.tables import clocks_of
 
 LONGEST_VALUE = 200
 
@@ -28,7 +28,7 @@ def to_markdown(difference: Difference) -> str:
         _changes(difference.engines),
         ["## Verdict"],
         _changes(difference.words),
-        *([["## Effects"], _effects(difference.effects)] if difference.effects else []),
+        *([["## Effects"], _effects(difference)] if difference.effects else []),
         ["## Numbers"],
         _numbers(difference.numbers),
     ]
@@ -50,17 +50,17 @@ def _value(value: object) -> str:
     return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"
 
 
-def _effects(found: Iterable[EffectShift]) -> list[str]:
+def _effects(difference: Difference) -> list[str]:
     body = [
         (
             str(one.batch),
-            CLOCKS[one.metric],
+            clocks_of(difference.phase)[one.metric],
             f"{one.first:+.2%}",
             f"{one.second:+.2%}",
             f"{one.shift:+.2%}",
             f"{one.interval.low:+.2%} to {one.interval.high:+.2%}" if one.interval else "none from fewer than 2 pairs",
         )
-        for one in found
+        for one in difference.effects
     ]
     return [
         "Candidate against baseline in each, and how far the second is from the first, with its 95 % interval over "

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from pydantic import JsonValue
 
-from equipoise_evals.model import ArmSpec, ModelRef, Phase, Plan, Role, SamplingPlan
+from equipoise_evals.model import ArmSpec, ModelRef, Plan, Role, SamplingPlan
 from equipoise_evals.model.records import (
     LaunchRecord,
     PromptProbe,
@@ -119,9 +119,9 @@ class AttachedEngine:
 
     async def prefill(self, batch: int, prompt_tokens: int, steps: int, seed: int) -> Decoded:
         """Refused: without the engine's clock there is no prefill time to hold the first token against."""
-        raise self._fault("decode", "prefill is not timed in an engine that ran already")
+        raise self._fault("prefill", "prefill is not timed in an engine that ran already")
 
-    async def count_kernels(self, batch: int, steps: int, phase: Phase = "decode") -> TreatmentRecord:
+    async def count_kernels(self, batch: int, steps: int, prefill_tokens: int | None = None) -> TreatmentRecord:
         """Refused: the engine would write its trace where nobody here can read it."""
         raise self._fault("treatment", "an engine that ran already is not traced")
 

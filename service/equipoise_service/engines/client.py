@@ -305,8 +305,8 @@ class EngineClient:
         """Empty the prefix cache."""
         await self._request("POST", "/flush_cache", None)
 
-    async def start_profile(self, folder: str, steps: int, activity: str) -> None:
-        """Begin a profiler trace of ``steps`` forward steps, written into ``folder`` when they are done."""
+    async def start_profile(self, folder: str, activity: str, steps: int | None = None) -> None:
+        """Begin a profiler trace, written into ``folder`` after ``steps`` forward passes, or by ``stop_profile``."""
         body: JsonObject = {
             "output_dir": folder,
             "num_steps": steps,
@@ -315,6 +315,10 @@ class EngineClient:
             "record_shapes": False,
         }
         await self._request("POST", "/start_profile", body)
+
+    async def stop_profile(self) -> None:
+        """End the trace that was begun without a number of forward passes; it is written when this returns."""
+        await self._request("POST", "/stop_profile", None)
 
     async def _taken(self, body: JsonObject) -> tuple[bytes, int]:
         """Send a prompt until the engine takes it; the answer, and how often it was sent in vain.

@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import JsonValue
 
 from equipoise_evals.decode.stress import StressPhase, stress_profile
-from equipoise_evals.model import ArmSpec, ModelRef, Phase, Role, SamplingPlan
+from equipoise_evals.model import ArmSpec, ModelRef, Role, SamplingPlan
 from equipoise_evals.model.records import (
     LaunchRecord,
     PromptProbe,
@@ -185,35 +185,37 @@ class SGLangEngine:
 
     async def prefill(self, batch: int, prompt_tokens: int, steps: int, seed: int) -> Decoded:
         """Prefill a batch so many times; the step clock has the engine's time, the stream the first tokens."""
-        await self._whole("decode", self.client.server_info())  # flushes what came before this block
-        begin = self._log_position("decode")
-        ttft_us, telemetry, disturbed = await self._observed(self._prefilled(batch, prompt_tokens, steps, seed))
-        telemetry |= clock_cost(await self._whole("decode", self.client.server_info()))
+        await self._whole("prefill", self.client.server_info())  # flushes what came before this block
+        begin = self._log_position("prefill")
+        ttft_us, telemetry, disturbed = await self._observed(
+            self._prefilled("prefill", batch, prompt_tokens, steps, seed)
+        )
+        telemetry |= clock_cost(await self._whole("prefill", self.client.server_info()))
         try:
             columns = prefills(self._steps.since(begin), batch, prompt_tokens, ttft_us)
         except StepLogError as short:
-            raise self.fault("decode", str(short)) from short
+            raise self.fault("prefill", str(short)) from short
         return Decoded(steps=columns, client=(), telemetry=telemetry, disturbed=disturbed)
 
-    async def _prefilled(self, batch: int, prompt_tokens: int, steps: int, seed: int) -> list[float]:
+    async def _prefilled(self, stage: str, batch: int, prompt_tokens: int, steps: int, seed: int) -> list[float]:
         """Mean time to first token of each prefill, every one of other prompts so that no cache knows them."""
         means = []
         for step in range(steps):
             prompts = random_prompts(batch, prompt_tokens, PREFILL_SEEDS * seed + step)
-            means.append(fmean(await self._whole("decode", self.client.first_tokens_us(prompts))))
+            means.append(fmean(await self._whole(stage, self.client.first_tokens_us(prompts))))
         return means
 
-    async def count_kernels(self, batch: int, steps: int, phase: Phase = "decode") -> TreatmentRecord:
-        """Trace decode steps or prefills of a batch and count what ran in each."""
+    async def count_kernels(self, batch: int, steps: int, prefill_tokens: int | None = None) -> TreatmentRecord:
+        """Trace decode steps, or whole prefills, of a batch and count what ran in each."""
         activity: trace.Activity = "GPU" if self.launch.device == "cuda" else "CPU"
         self._traces += 1
         folder = self.launch.start.files.traces / f"{self._traces:03d}"
         folder.mkdir(parents=True)
-        prompts = random_prompts(batch, TRACE_PROMPT_TOKENS, TRACE_SEED)
-        run = self._traced_prefills if phase == "prefill" else self._traced
-        await self._whole("treatment", run(prompts, steps, activity, folder))
         try:
-            counts = await self._whole("treatment", self._counted(prompts, steps, activity, folder, phase))
+            if prefill_tokens is None:
+                counts = await self._traced(batch, steps, activity, folder)
+            else:
+                counts = await self._traced_prefills(batch, prefill_tokens, steps, activity, folder)
         except trace.TraceError as broken:
             raise self.fault("treatment", str(broken)) from broken
         return TreatmentRecord(
@@ -223,6 +225,7 @@ class SGLangEngine:
             steps=counts.steps,
             per_step=counts.per_step,
             pdl=counts.pdl,
+            phase="decode" if prefill_tokens is None else "prefill",
         )
 
     async def stress(self, batch: int, seed: int) -> StressRecord:
@@ -276,7 +279,12 @@ class SGLangEngine:
         """An ``EngineFault`` of this engine, with what its log says last."""
         return EngineFault(self.role, stage, reason, self.tree.log_tail())
 
-    async def _traced(self, prompts: Prompts, steps: int, activity: trace.Activity, folder: Path) -> None:
+    async def _traced(self, batch: int, steps: int, activity: trace.Activity, folder: Path) -> trace.Counts:
+        prompts = random_prompts(batch, TRACE_PROMPT_TOKENS, TRACE_SEED)
+        await self._whole("treatment", self._decoded_under_trace(prompts, steps, activity, folder))
+        return await self._whole("treatment", self._counted(prompts, steps, activity, folder))
+
+    async def _decoded_under_trace(self, prompts: Prompts, steps: int, activity: trace.Activity, folder: Path) -> None:
         """Order a trace while the sequences decode, so that it begins with decode steps."""
         decoding = asyncio.Event()
         new_tokens = PROFILE_LEAD_TOKENS + steps + PROFILE_SPARE_STEPS[self.launch.device]
@@ -289,36 +297,35 @@ class SGLangEngine:
         begun = asyncio.ensure_future(decoding.wait())
         try:
             await asyncio.wait({stream, begun}, return_when=asyncio.FIRST_COMPLETED)
-            await self.client.start_profile(str(folder), steps, activity)
+            await self.client.start_profile(str(folder), activity, steps)
             await stream
         finally:
             begun.cancel()
             stream.cancel()
             await asyncio.gather(begun, stream, return_exceptions=True)
 
-    async def _traced_prefills(self, prompts: Prompts, steps: int, activity: trace.Activity, folder: Path) -> None:
-        """Order a trace of an idle engine, then have it prefill and do nothing else."""
-        await self.client.start_profile(str(folder), steps, activity)
-        for _ in range(steps):
-            await self.client.first_tokens_us(prompts)
-
-    async def _counted(
-        self, prompts: Prompts, steps: int, activity: trace.Activity, folder: Path, phase: Phase
+    async def _traced_prefills(
+        self, batch: int, prompt_tokens: int, prefills: int, activity: trace.Activity, folder: Path
     ) -> trace.Counts:
+        """Trace an idle engine that prefills so many times and does nothing else, in however many forward passes."""
+        await self._whole("treatment", self.client.start_profile(str(folder), activity))
+        await self._prefilled("treatment", batch, prompt_tokens, prefills, TRACE_SEED)
+        await self._whole("treatment", self.client.stop_profile())
+        return await self._whole(
+            "treatment",
+            trace.count_when_written(folder, activity, prefills, limit_s=self._limits.trace_s, phase="prefill"),
+        )
+
+    async def _counted(self, prompts: Prompts, steps: int, activity: trace.Activity, folder: Path) -> trace.Counts:
         """Count the trace once it is written; where an engine ran out of steps before it had its own, run some more."""
         counting = asyncio.ensure_future(
-            trace.count_when_written(folder, activity, steps, limit_s=self._limits.trace_s, phase=phase)
+            trace.count_when_written(folder, activity, steps, limit_s=self._limits.trace_s)
         )
         try:
             while not counting.done():
                 await asyncio.wait({counting}, timeout=TRACE_PATIENCE_S)
                 if not counting.done() and not any(folder.iterdir()):
-                    more = 1 + steps + SPARE_STEPS
-                    await (
-                        self.client.first_tokens_us(prompts)
-                        if phase == "prefill"
-                        else self.client.stream_batch(prompts, more)
-                    )
+                    await self.client.stream_batch(prompts, 1 + steps + SPARE_STEPS)
             return counting.result()
         finally:
             counting.cancel()

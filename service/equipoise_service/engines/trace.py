@@ -49,8 +49,8 @@ class Counts(NamedTuple):
     """What a trace holds.
 
     Attributes:
-        steps: Decode steps that it covers.
-        per_step: Occurrences per decode step of every operator or kernel name.
+        steps: Decode steps, or prefills, that it covers.
+        per_step: Occurrences in each of them of every operator or kernel name, a mean.
         pdl: PDL-linked kernels of the decode steps; None in a CPU trace.
     """
 
@@ -65,9 +65,9 @@ class _Span(NamedTuple):
 
 
 def count(path: Path, activity: Activity, requested_steps: int, phase: Phase = "decode") -> Counts:
-    """Occurrences per decode step or prefill, by name.
+    """Occurrences per decode step or whole prefill, by name.
 
-    Each way takes two passes, since a trace is in no order and is not kept in memory:
+    Each way to count decode steps takes two passes, since a trace is in no order and is not kept in memory:
 
     * A CPU trace holds SGLang's spans: what begins inside a decode step's span on its thread is counted, over as many
       steps as there are spans.
@@ -77,6 +77,9 @@ def count(path: Path, activity: Activity, requested_steps: int, phase: Phase = "
     * A GPU trace without graphs has nothing to tell steps apart by: everything is counted, over ``requested_steps``,
       which SGLang's profiler keeps exactly (it stops by its count of forward passes).
 
+    A trace of prefills holds ``requested_steps`` of them and nothing else. One may take several forward passes, as many
+    spans, and an arm may differ in how many: so they are counted over the prefills.
+
     Raises:
         TraceUnfinished: The file is not complete.
         TraceError: It holds no decode step, or no operator at all.
@@ -85,7 +88,10 @@ def count(path: Path, activity: Activity, requested_steps: int, phase: Phase = "
     steps = requested_steps
     if activity == "CPU":
         spans = _spans(path, STEPS[phase])
-        steps = sum(map(len, spans.values()))
+        passes = sum(map(len, spans.values()))
+        if phase == "prefill" and 0 < passes < requested_steps:
+            raise TraceError(f"{path.name} holds {passes} forward passes of {requested_steps} prefills")
+        steps = passes if phase == "decode" or passes == 0 else requested_steps
         counted = (event for event in counted if _inside(event, spans))
     elif phase == "decode" and (launches := _whole_graph_launches(path)):
         steps = len(launches)

@@ -1,4 +1,4 @@
-"""Samples as Parquet tables, for notebooks and statistics programs: every answer, request and decode step."""
+"""Samples as Parquet tables, for notebooks and statistics programs: every answer, request and step."""
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -49,7 +49,8 @@ STEPS = pa.schema(
         ("period_us", pa.float64()),
     ]
 )
-"""One row a decode step, warm-up steps included. ``counts`` is false for blocks of a launch that was cut short."""
+"""One row a decode step, or a prefill in blocks of prefills, warm-up steps included. ``counts`` is false for blocks of
+a launch that was cut short."""
 REQUESTS = pa.schema(
     [
         *_KEYS,

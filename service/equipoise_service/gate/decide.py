@@ -134,7 +134,7 @@ def _other_batches(latency: LatencyVerdict | None) -> tuple[State, str, str]:
         return "undecided", "", "latency was not measured"
     if slower := slower_elsewhere(latency.evidence):
         return "undecided", "slower", "; ".join(slower)
-    others = sorted({contrast.batch for contrast in latency.evidence.secondary})
+    others = sorted({contrast.batch for contrast in latency.evidence.secondary if contrast.batch is not None})
     if not others:
         return "pass", "", "no other batch size was timed"
     batches = ", ".join(map(str, others))

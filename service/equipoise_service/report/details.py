@@ -27,7 +27,7 @@ Observed = TypeVar("Observed", bound=Frozen)
 
 
 class KernelCount(Frozen):
-    """A kernel or operator with its calls per decode step; None where an arm was not traced."""
+    """A kernel or operator with its calls per decode step, or per prefill; None where an arm was not traced."""
 
     name: str
     baseline: float | None
@@ -88,7 +88,7 @@ def read_details(comparison_id: str, plan: Plan, parts: RecordParts) -> Details:
         timed: dict[int, LaunchRecord | BlockRecord] = {**launches, **_read(parts, comparison_id, BlockRecord)}
         timings = timings_of(_in_order(timed), plan.latency)
         current = Records(records=tuple(_in_order(timed))).current_blocks()
-        advice = block_advice(current, stops.values(), plan.latency)
+        advice = block_advice(current, stops.values(), plan.latency, plan.layout)
     ends: dict[int, LaunchRecord | StopRecord] = {**launches, **stops}
     return Details(
         timings=timings,

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from equipoise_evals.model import AccuracyEvidence, LatencyEvidence
+from equipoise_evals.model import FULL_STEPS, STEPS, AccuracyEvidence, LatencyEvidence, Phase
 from equipoise_service.charts import (
     Block,
     ForestRow,
@@ -48,7 +48,7 @@ def latency_chart(evidence: LatencyEvidence) -> Markup:
     ]
     margin = 100 * evidence.margin
     return forest_chart(
-        "latency", "Effect on step times, candidate against baseline", rows,
+        "latency", f"Effect on {STEPS[evidence.phase]} times, candidate against baseline", rows,
         unit="%", margin=(-margin, margin), sides=("faster", "slower"),
     )  # fmt: skip
 
@@ -76,7 +76,9 @@ def launch_pairs_chart(evidence: LatencyEvidence) -> Markup:
     return pairs_chart("pairs", title, series, 100 * evidence.margin)
 
 
-def distribution_figures(timings: Timings, evidence: LatencyEvidence | None) -> Iterator[DistributionFigure]:
+def distribution_figures(
+    timings: Timings, evidence: LatencyEvidence | None, phase: Phase
+) -> Iterator[DistributionFigure]:
     """One figure a batch size and clock; levels are marked where they were looked for: the primary batch's busy."""
     levels = evidence.two_level if evidence else None
     for place, shown in enumerate(timings.distributions):
@@ -84,12 +86,17 @@ def distribution_figures(timings: Timings, evidence: LatencyEvidence | None) -> 
         has_levels = shown.clock == "busy" and evidence is not None and shown.batch == evidence.busy.batch
         chart = distribution_chart(
             f"steps-{place}",
-            f"Step times by {clocks_of(evidence.phase if evidence else 'decode')[shown.clock]}, batch {shown.batch}",
+            f"{_times_of(phase, clocks_of(phase)[shown.clock])}, batch {shown.batch}",
             Histogram(shown.low_us, shown.high_us, baseline.counts, candidate.counts),
             (baseline.mean_us, candidate.mean_us),
             (levels.low_us, levels.high_us) if levels and has_levels else (),
+            step=FULL_STEPS[phase],
         )
         yield DistributionFigure(chart, shown)
+
+
+def _times_of(phase: Phase, clock: str) -> str:
+    return f"Step times by {clock}" if phase == "decode" else f"{clock.capitalize()} times"
 
 
 def blocks_figures(timings: Timings, batches: Sequence[int]) -> Iterator[BlocksFigure]:

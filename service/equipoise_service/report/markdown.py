@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from equipoise_evals.model import (
     ROLE_NAMES,
     ROLES,
+    STEPS,
     AccuracyVerdict,
     ArmSpec,
     Interval,
@@ -143,7 +144,7 @@ def _treatment(treatment: TreatmentEvidence) -> list[str]:
     ]
     declared = [(escaped(what), shown, escaped(seen)) for what, shown, seen in claims(treatment)]
     return [
-        f"{state}, counted per step in a profiler trace ({treatment.activity}).",
+        f"{state}, counted per {STEPS[treatment.phase]} in a profiler trace ({treatment.activity}).",
         "",
         *([*table(["declared evidence", "it", "seen"], declared), ""] if declared else []),
         *(table(["counted", "baseline", "candidate"], body) if body else [nothing_counted(treatment)]),

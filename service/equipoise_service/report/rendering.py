@@ -14,7 +14,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from equipoise_evals.model import ROLE_NAMES
+from equipoise_evals.model import FULL_STEPS, ROLE_NAMES, STEPS
 from equipoise_service.report import figures
 from equipoise_service.report.details import Details
 from equipoise_service.report.document import Report
@@ -44,6 +44,7 @@ GLOBALS: dict[str, Any] = {
     "clocks_of": clocks_of,
     "contrasts": contrasts,
     "distribution_figures": figures.distribution_figures,
+    "full_steps": FULL_STEPS,
     "goodput_sentence": goodput_sentence,
     "interval_text": interval_text,
     "is_judged": is_judged,
@@ -61,6 +62,7 @@ GLOBALS: dict[str, Any] = {
     "pretty": lambda value: json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False),
     "role_names": ROLE_NAMES,
     "side_by_side": side_by_side,
+    "steps": STEPS,
     "title_of": title,
     "treatment_counts": treatment_counts,
     "treatment_state": treatment_state,

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from equipoise_evals.model import (
+    FULL_STEPS,
     AccuracyEvidence,
     AccuracyVerdict,
     Faster,
@@ -89,7 +90,7 @@ def rows(verdict: Verdict) -> Iterator[Row]:
     if verdict.treatment is not None:
         for name, counts in treatment_counts(verdict.treatment).items():
             for arm, count in zip(("baseline", "candidate"), counts, strict=True):
-                yield Row("treatment", f"{name}, {arm}", None, count, unit="per decode step")
+                yield Row("treatment", f"{name}, {arm}", None, count, unit=f"per {FULL_STEPS[verdict.treatment.phase]}")
     yield Row("cost", "time on the device", None, verdict.cost.device_seconds, unit="s")
     yield Row("cost", "launch pairs", None, verdict.cost.launch_pairs)
 
@@ -175,7 +176,7 @@ def treatment_state(treatment: TreatmentEvidence, *, declared_aa: bool) -> str:
 
 
 def treatment_counts(treatment: TreatmentEvidence) -> dict[str, tuple[float, float]]:
-    """Counts per decode step, baseline and candidate, of every kernel or operator that the verdict names."""
+    """Counts per step or prefill, baseline and candidate, of every kernel or operator that the verdict names."""
     baseline, candidate = treatment.baseline_per_step, treatment.candidate_per_step
     return {name: (baseline[name], candidate[name]) for name in sorted(baseline)}
 
@@ -229,7 +230,7 @@ def pdl_sentence(treatment: TreatmentEvidence) -> str | None:
         said = "not exercised by this model"
     else:
         said = " and ".join(
-            f"{one.fills_between_per_step:g} per decode step in {one.links_per_step:g} links ({arm})"
+            f"{one.fills_between_per_step:g} per {FULL_STEPS[treatment.phase]} in {one.links_per_step:g} links ({arm})"
             for arm, one in (("baseline", baseline), ("candidate", candidate))
         )
     return f"Fills between PDL-linked kernels: {said}."

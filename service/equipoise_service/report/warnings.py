@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from equipoise_evals.gsm8k.summary import PassSummary
+from equipoise_evals.judge.latency import clock_names
 from equipoise_evals.model import ROLE_NAMES, ROLES, LaunchRecord, TreatmentInactive, Verdict
 from equipoise_service.report.outputs import Outputs
 
@@ -41,12 +42,13 @@ def attached_warnings(launches: Iterable[LaunchRecord]) -> tuple[str, ...]:
 
 def _of_treatment(verdict: Verdict) -> Iterator[str]:
     """Arms that ran the same and yet took different times: the difference has another cause."""
-    busy = verdict.latency.evidence.busy if verdict.latency else None
-    if not isinstance(verdict.overall, TreatmentInactive) or busy is None or busy.interval is None:
+    evidence = verdict.latency.evidence if verdict.latency else None
+    if not isinstance(verdict.overall, TreatmentInactive) or evidence is None or evidence.busy.interval is None:
         return
-    if busy.interval.low > 0 or busy.interval.high < 0:
+    busy, timed = evidence.busy, clock_names(evidence)[0]
+    if evidence.busy.interval.low > 0 or evidence.busy.interval.high < 0:
         yield (
-            f"both arms ran the same fills and allocations, yet their busy times differ by {100 * busy.effect:+.2f} %: "
+            f"both arms ran the same fills and allocations, yet their {timed}s differ by {100 * busy.effect:+.2f} %: "
             "something other than the treatment differs between them, or the change is one that fills do not show"
         )
 

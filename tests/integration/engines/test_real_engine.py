@@ -80,6 +80,24 @@ async def test_the_trace_shows_the_fills_in_the_baseline_arm_only(real_pair: Rea
     assert "aten::ones" not in counts["B"].per_step
 
 
+async def test_prefills_are_timed_and_counted_whole(real_pair: RealPair) -> None:
+    engine = real_pair.engines["B"]
+
+    block = await engine.prefill(1, 48, 6, seed=5)
+
+    assert list(block.steps.context_tokens) == [48] * 6
+    assert set(block.steps.graph_batch) == {0}
+    first_tokens_us = [us for us in block.steps.period_us if us is not None]
+    assert len(first_tokens_us) == 6
+    # The client waits for the engine, and for a little else.
+    assert all(ttft > busy > 0 for ttft, busy in zip(first_tokens_us, block.steps.busy_us, strict=True))
+    together = await engine.prefill(3, 32, 4, seed=6)  # in however many passes the engine lets them in
+    assert (list(together.steps.context_tokens), set(together.steps.real_batch)) == ([3 * 32] * 4, {3})
+    counted = await engine.count_kernels(1, 3, 48)
+    assert (counted.phase, counted.steps) == ("prefill", 3)
+    assert counted.per_step["aten::linear"] == 4 * LAYERS  # of q, k and v together, of o, and two of the MLP
+
+
 async def test_greedy_answers_are_equal_in_both_arms_alone_and_together(real_pair: RealPair) -> None:
     """float32 gives identical texts, whatever else is decoded at the same time."""
     sampling = SamplingPlan(max_new_tokens=24, stop=("\nQuestion:",))

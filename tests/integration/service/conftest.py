@@ -14,6 +14,7 @@ from equipoise_evals.model import Plan
 from equipoise_evals.ports import Launcher, Recorder
 from equipoise_service.server import bind, running_server
 from equipoise_service.settings import Settings
+from tests.integration.service.command import Command, command_in
 from tests.integration.service.fake import FakeLauncher, Hook, nothing
 
 LATENCY_ONLY: dict[str, Any] = {"model": "m", "parts": ["latency"], "pairs_max": 3, "quads": 1, "steps_per_block": 16}
@@ -91,3 +92,10 @@ async def running_over(settings: Settings, hook: Hook = nothing, *, private: boo
         httpx.AsyncClient(base_url=listening.url, timeout=30, trust_env=False) as client,
     ):
         yield Running(client, launchers)
+
+
+@pytest.fixture
+def equipoise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Runs a command over a data folder of this test's own, in its folder: a gate leaves documents where it runs."""
+    monkeypatch.chdir(tmp_path)
+    return command_in(tmp_path, monkeypatch)

@@ -7,7 +7,6 @@ from typing import NamedTuple
 from equipoise_evals.model import (
     ArmSpec,
     LaunchRecord,
-    Phase,
     Plan,
     Role,
     SamplingPlan,
@@ -87,12 +86,17 @@ class FakeEngine:
         times = [speed * (1 + 0.0002 * ((seed + step) % 7)) for step in range(steps)]
         return Decoded(steps=make.prefill_steps(batch, times), client=())
 
-    async def count_kernels(self, batch: int, steps: int, phase: Phase = "decode") -> TreatmentRecord:
+    async def count_kernels(self, batch: int, steps: int, prefill_tokens: int | None = None) -> TreatmentRecord:
         """Ninety fills a step, or none."""
         await self._hook(Call("count_kernels", self._role, self._pair))
         fills = 0.0 if self._arm.scratch == "persistent" else 90.0
         return TreatmentRecord(
-            pair=self._pair, role=self._role, activity="CPU", steps=steps, per_step={"aten::zeros": fills}
+            pair=self._pair,
+            role=self._role,
+            activity="CPU",
+            steps=steps,
+            per_step={"aten::zeros": fills},
+            phase="decode" if prefill_tokens is None else "prefill",
         )
 
     async def stress(self, batch: int, seed: int) -> StressRecord:

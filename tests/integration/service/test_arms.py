@@ -146,6 +146,26 @@ async def test_the_prefill_preset_finds_a_planted_difference(tmp_path: Path) -> 
         assert "Counted per prefill" in page
 
 
+async def test_prefills_cut_into_more_passes_run_each_kernel_more_often(tmp_path: Path) -> None:
+    """Passes of 100 tokens: a prompt of 256 takes three of them, each with every kernel in all 30 layers."""
+    async with two_environments(tmp_path) as running:
+        comparison_id = await running.submit(
+            preset="prefill", candidate={"flags": ["--chunked-prefill-size", "100"]}, prompt_tokens=256,
+            steps_per_block=12, **(FAST | {"pairs_max": 1}),
+        )  # fmt: skip
+        view = await running.ended(comparison_id)
+        assert view["error"] is None
+        treatment = view["verdict"]["treatment"]
+        assert (treatment["active"], treatment["phase"]) == (True, "prefill")
+        assert treatment["baseline_per_step"]["aten::mm"] == 30
+        assert treatment["candidate_per_step"]["aten::mm"] == 3 * 30
+        csv = (await running.client.get(f"/comparisons/{comparison_id}/report.csv")).text
+        assert "per prefill" in csv
+        events = (await running.client.get(f"/comparisons/{comparison_id}/events")).text
+        assert '"stage":"prefill"' in events
+        assert '"stage":"decode"' not in events
+
+
 async def test_a_preset_of_the_operators_runs(tmp_path: Path) -> None:
     presets = tmp_path / "presets"
     presets.mkdir()

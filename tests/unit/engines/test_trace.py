@@ -77,7 +77,16 @@ class TestWhatIsCounted:
         path = traces.write(tmp_path, "x", events)
 
         assert count(path, "CPU", 99) == (2, {"in step": 1.0, "late in the file order": 0.5}, None)
-        assert count(path, "CPU", 99, "prefill") == (1, {"in prefill": 1.0}, None)
+        assert count(path, "CPU", 1, "prefill") == (1, {"in prefill": 1.0}, None)
+
+    def test_a_prefill_is_counted_whole_in_however_many_passes_it_ran(self, tmp_path: Path) -> None:
+        passes = [span("step[EXTEND bs=1 toks=128]", 10 * n, 9) for n in range(4)]
+        path = traces.write(tmp_path, "x", [*passes, *(operator("aten::mm", 10 * n + 1) for n in range(4))])
+
+        assert count(path, "CPU", 2, "prefill") == (2, {"aten::mm": 2.0}, None)
+        assert count(path, "CPU", 4, "prefill") == (4, {"aten::mm": 1.0}, None)
+        with pytest.raises(TraceError, match="holds 4 forward passes of 5 prefills"):
+            count(path, "CPU", 5, "prefill")
 
     def test_a_trace_without_the_steps_in_question_is_refused(self, tmp_path: Path) -> None:
         path = traces.write(tmp_path, "x", [span("step[DECODE bs=1]", 10, 9), operator("in step", 11)])

@@ -14,7 +14,6 @@ from equipoise_evals.model import (
     ArmSpec,
     Failed,
     LaunchRecord,
-    Phase,
     PromptProbe,
     Question,
     Role,
@@ -108,7 +107,7 @@ class ScriptedEngine:
     async def prefill(self, batch: int, prompt_tokens: int, steps: int, seed: int) -> Decoded:
         raise AssertionError("a pass only generates")
 
-    async def count_kernels(self, batch: int, steps: int, phase: Phase = "decode") -> TreatmentRecord:
+    async def count_kernels(self, batch: int, steps: int, prefill_tokens: int | None = None) -> TreatmentRecord:
         raise AssertionError("a pass only generates")
 
     async def stress(self, batch: int, seed: int) -> StressRecord:

@@ -160,3 +160,22 @@ def test_shares_that_never_differ_have_no_interval() -> None:
     goodput = evidence_of(plan, goodput_blocks(plan, {"A": [4, 4, 4], "B": [4, 4, 4]})).goodput
     assert goodput is not None
     assert (goodput.difference_pp, goodput.interval_pp) == (0.0, None)
+
+
+def test_where_two_pairs_make_one_unit_their_mean_is_one_number() -> None:
+    """A pair by itself also holds what device sets differ by; only whole units count."""
+    plan = make.plan(
+        6, accuracy=None, latency=make.LATENCY.model_copy(update={"slo": SLO}), layout="crossover", looks=()
+    )
+    blocks = goodput_blocks(plan, {"A": [4, 4, 4, 4, 4], "B": [2, 4, 3, 4, 1]})
+    goodput = evidence_of(plan, blocks).goodput
+    assert goodput is not None
+    # Units of pairs 1 and 2, 3 and 4: -25 and -12.5 points; t of 0.975 at 1 degree of freedom is 12.7062.
+    assert goodput.pairs == 4
+    assert goodput.difference_pp == pytest.approx(-18.75)
+    assert goodput.interval_pp is not None
+    half = 12.7062 * (12.5 / 2**0.5) / 2**0.5
+    limits = (goodput.interval_pp.low, goodput.interval_pp.high)
+    assert limits == pytest.approx((-18.75 - half, -18.75 + half), abs=1e-2)
+    first = [block for block in blocks if isinstance(block, BlockRecord) and block.pair == 1]
+    assert judge(make.together(make.launches(plan, 1), make.treatment(), first), plan).latency is None

@@ -215,9 +215,11 @@ def test_levels_are_marked_where_they_were_looked_for_and_nowhere_else() -> None
     timings = timings_of((one for one in records.records if isinstance(one, BlockRecord)), plan.latency)
     # The primary batch's busy times came first; without them no other chart takes their place.
     without = timings.model_copy(update={"distributions": timings.distributions[1:]})
-    marked = [figure.shown for figure in distribution_figures(timings, evidence) if "level 4,000" in figure.chart]
+    marked = [
+        figure.shown for figure in distribution_figures(timings, evidence, "decode") if "level 4,000" in figure.chart
+    ]
     assert [(one.batch, one.clock) for one in marked] == [(16, "busy")]
-    assert not any("level 4,000" in figure.chart for figure in distribution_figures(without, evidence))
+    assert not any("level 4,000" in figure.chart for figure in distribution_figures(without, evidence, "decode"))
 
 
 def test_a_plan_without_looks_says_so(store: Store) -> None:

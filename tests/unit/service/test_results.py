@@ -211,6 +211,9 @@ def test_a_batch_that_nobody_set_is_not_named(tmp_path: Path, scale: float) -> N
     other = [run.model_copy(update={"tpot_ms": scale * (run.tpot_ms or 0)}) for run in free]
     verdict = judge_imported(free, other, margin_latency=0.005, margin_accuracy_pp=1.0)[0]
     assert "batch" not in verdict.headline
+    assert verdict.latency is not None
+    evidence = verdict.latency.evidence
+    assert [one.batch for one in (evidence.busy, evidence.period, *evidence.secondary)] == [None] * 3
     assert "  " not in verdict.headline
     limited = judged(tmp_path, [vllm(s) for s in BASE], [vllm(s * scale) for s in BASE])
     assert "at batch 16" in limited.headline

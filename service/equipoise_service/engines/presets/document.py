@@ -24,7 +24,7 @@ HEAD = """# Presets
 A preset is a pair of arms under a name: a YAML file `NAME.yaml`. Those below come with Equipoise; an operator's own
 lie in the folder that `EQUIPOISE_PRESETS` names. `equipoise presets` lists them, `equipoise presets FILE` checks one;
 a mistake is refused with file, line and reason, and stops the service at its start. A request may change either arm
-and may give `evidence` of its own.
+and may give `evidence` of its own. [own-branch.md](own-branch.md) leads from a branch of SGLang to a verdict.
 
 | preset | compares | a request must give |
 |---|---|---|
@@ -42,7 +42,7 @@ def document() -> str:
         parts.append(f"## {title}\n\n" + "\n".join(_fields(model)))
     parts.append(
         "## `evidence`\n\nA list. Attributes and versions are those that the running engines state themselves; "
-        "kernels are counted per decode step, or per prefill, in a profiler trace of each arm."
+        "kernels are counted per decode step, or per whole prefill, in a profiler trace of each arm."
     )
     for model in EVIDENCE:
         said = str(model.__doc__).split("Attributes:")[0]
