@@ -66,6 +66,10 @@ gallery: .venv/.ready ## Six simulated comparisons, one for each overall word, i
 serve: setup ## Run the service and its dashboard on 127.0.0.1
 	@$(BIN)/equipoise serve
 
+# What was kept stays until a whole new run has succeeded.
+KEEP_AS = tee docs/evidence/$(1).txt.new && mv docs/evidence/$(1).txt.new docs/evidence/$(1).txt
+KEEP = $(call KEEP_AS,$@)
+
 # --- Checks and tests ----------------------------------------------------------------------------------------------
 
 .PHONY: check
@@ -97,14 +101,11 @@ browser: .venv/.ready ## Test the pages in Debian's Chromium; as root it is inst
 	@$(BIN)/python -m pytest tests/browser
 
 SERVICE_TESTS := tests/integration/service
-ON_POSTGRES := tests/unit/service/store $(addprefix tests/unit/service/test_,lists.py recover.py) \
-	$(addprefix tests/contract/service/test_,access.py http.py observability.py) \
-	$(addprefix $(SERVICE_TESTS)/test_,exchange.py life.py many.py migrations.py postgres.py prune.py queue.py) \
-	$(addprefix $(SERVICE_TESTS)/test_,simulated.py two_services.py webhooks.py)
-POSTGRES_TESTS ?= -n 2 --dist loadfile -m "not chaos and not engine" $(ON_POSTGRES)
+ON_POSTGRES := tests/unit/service tests/contract/service $(SERVICE_TESTS)
+POSTGRES_TESTS ?= -n 4 --dist loadfile --no-loadscope-reorder -m "not chaos and not engine" $(ON_POSTGRES)
 
 .PHONY: test-postgres
-test-postgres: .venv/.ready ## Run what touches a database over Debian's PostgreSQL; as root it is installed where it is missing
+test-postgres: .venv/.ready ## Run every test of the service over Debian's PostgreSQL, installed as root where it is missing (a quarter of an hour)
 	@if ! command -v initdb > /dev/null && ! ls /usr/lib/postgresql/*/bin/initdb > /dev/null 2>&1; then \
 		if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
 			echo "PostgreSQL is missing; installing Debian's: apt-get install --no-install-recommends postgresql"; \
@@ -128,17 +129,19 @@ test-chaos: .venv/.ready ## 200 comparisons while services and engines are kille
 	@$(BIN)/python -m pytest -rP tests/integration/service/test_chaos.py
 
 .PHONY: test-chaos-postgres
-test-chaos-postgres: .venv/.ready ## 120 comparisons by two services on one PostgreSQL, stopped and killed, seeded (half an hour)
-	@$(MAKE) --no-print-directory test-postgres \
-		POSTGRES_TESTS="-n 2 --timeout 3600 -rP -m chaos $(SERVICE_TESTS)/test_two_services.py"
+test-chaos-postgres: .venv/.ready ## 112 comparisons by pairs of services on one PostgreSQL, stopped and killed, seeded (six to eight minutes)
+	@set -o pipefail; $(MAKE) --no-print-directory test-postgres \
+		POSTGRES_TESTS="-n 4 --timeout 3600 -rP -m chaos $(SERVICE_TESTS)/test_two_services.py" \
+		| $(BIN)/python -m tests.support.kept '^seed |^=.* (passed|failed)' | $(call KEEP_AS,chaos-postgres)
 
 .venv/.ray: .venv/.ready
 	@$(BIN)/uv sync -q --frozen --inexact --extra ray --compile-bytecode
 	@touch $@
 
 .PHONY: test-ray
-test-ray: .venv/.ray ## 60 comparisons over a Ray cluster of three nodes on the loopback, of which one dies (five minutes)
-	@$(BIN)/python -m pytest -rP tests/cluster tests/unit/cluster
+test-ray: .venv/.ray ## 60 comparisons over a Ray cluster of three nodes on the loopback, of which one dies (eight minutes)
+	@set -o pipefail; $(BIN)/python -m pytest -rP tests/cluster tests/unit/cluster \
+		| $(BIN)/python -m tests.support.kept '^on node|^=.* (passed|failed)' | $(call KEEP_AS,ray-cluster)
 
 .PHONY: calibrate
 calibrate: .venv/.ready ## How often the judge errs in simulated worlds: the full grid into docs/calibration.md (a quarter of an hour)
@@ -153,9 +156,6 @@ bench-verdict: .venv/.ready ## GPU-seconds to a verdict beside fixed designs, si
 	@set -o pipefail; $(if $(GPU),$(BIN)/python -m tests.gpu.evidence --models '$(MODELS)' $(VERDICT_STEPS);) measured=$$?; \
 	$(BIN)/python -m tests.support.bench_verdict $(if $(GPU),--evidence docs/evidence) | grep '^|' && exit $$measured
 
-# What was kept stays until a whole new run has succeeded.
-KEEP = tee docs/evidence/$@.txt.new && mv docs/evidence/$@.txt.new docs/evidence/$@.txt
-
 .PHONY: bench-grade
 bench-grade: .venv/.ready ## CPU time of grading hard texts of a megabyte, into docs/evidence/bench-grade.txt
 	@set -o pipefail; $(BIN)/python -m tests.support.megabytes | $(KEEP)
@@ -167,7 +167,8 @@ bench-judge: .venv/.ready ## Time and memory of a verdict over the largest compa
 .PHONY: bench-cancel
 bench-cancel: .venv/.ready ## How long a cancelled comparison leaves anything, at every stage, into docs/evidence/bench-cancel.txt
 	@set -o pipefail; $(BIN)/python -m pytest -q -rP -k cancelling_at_any_stage tests/integration/service/test_shelf.py \
-		| grep '^cancelled in' | awk '{ print; if ($$(NF - 3) > $$NF) late = 1 } END { exit late || !NR }' | $(KEEP)
+		| $(BIN)/python -m tests.support.kept '^cancelled in' \
+		| awk '{ print } /^cancelled/ { if ($$(NF - 3) > $$NF) late = 1 } END { exit late }' | $(KEEP)
 
 .PHONY: bench-pages
 bench-pages: .venv/.ready ## Lists over 10,000 comparisons and the page of the largest, into docs/evidence/bench-pages.txt
@@ -196,7 +197,7 @@ bench-ray: .venv/.ray ## Four logical nodes against one machine, simulated engin
 	@set -o pipefail; $(BIN)/python -m tests.support.bench_ray | $(KEEP)
 
 .PHONY: ray-evidence
-ray-evidence: setup .venv/.ray ## Three comparisons of real CPU engines through Ray, into docs/evidence/ray-evidence.txt; not run yet
+ray-evidence: setup .venv/.ray ## Three comparisons of real CPU engines through Ray, into docs/evidence/ray-evidence.txt (ten minutes)
 	@set -o pipefail; $(BIN)/python -m tests.support.ray_engines | $(KEEP)
 
 .PHONY: image-service

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from itertools import groupby
+from itertools import count, groupby, takewhile
 
 from equipoise_evals.decode.schedule import PlannedBlock, launch_order, launches, pair_blocks
 from equipoise_evals.gsm8k.chat import AnyPrompt
@@ -57,48 +57,93 @@ async def run_comparison(plan: Plan, prompts: Sequence[AnyPrompt], world: World)
         EngineFault: an engine did not do what was asked; everything recorded before stays recorded.
     """
     found = world.recorder.records()
-    finished = finished_pairs(found)
-    verdict = judge(of_first_pairs(found, finished), plan)
-    if finished and is_decided(verdict, plan, finished):
+    known = finished_pairs(found)
+    verdict = judge(of_first_pairs(found, known), plan)
+    if known and is_decided(verdict, plan, known):
         return judge(found, plan)
-    if not found.of(QuestionsRecord):
-        world.recorder.append(questions_record(prompts))
-    for pair in range(finished + 1, plan.pairs_max + 1):
-        world.progress("launch", pair - 1, plan.pairs_max, f"starting launch pair {pair}{_expected(verdict, plan)}")
-        still_open = open_halves(plan, verdict, pair - 1)
-        watch = Stopwatch(world.clock)
-        for together in launches(plan, pair):
-            async with world.launcher.launch_pair(plan, pair, together) as engines:
-                watch.lap("launches")
-                await warm_up(engines, still_open, world)
-                await attest(engines, world)
-                watch.lap("warm_up")
-                await measure_latency(engines, still_open, pair, world)
-                watch.lap("blocks")
-                live = await treatment_is_live(engines, plan, pair, world)
-                watch.lap("treatment")
-                if live:
-                    await measure_accuracy(engines, plan, prompts, pair, world, accuracy=still_open.accuracy)
-                    watch.lap("gsm8k")
-                    await verify_guards(engines, pair, world)
-            watch.lap("end")
-        world.recorder.append(SpentRecord(pair=pair, stage_s=watch.stage_s))
-        world.progress("launch", pair, plan.pairs_max, f"launch pair {pair} finished")
+    while known < plan.pairs_max:
+        pair = known + 1
+        await run_pair(plan, prompts, pair, world, verdict=verdict, known=known)
+        known = max(pair, finished_pairs(world.recorder.records()))
         verdict = judge(world.recorder.records(), plan)
-        world.judged(pair, verdict)
-        if is_decided(verdict, plan, pair):
+        world.judged(known, verdict)
+        if is_decided(verdict, plan, known):
             break
     return verdict
 
 
-def finished_pairs(records: Records) -> int:
-    """Launch pairs, from the first on, whose guards were looked at last in both engines: nothing comes after that.
+async def run_pair(
+    plan: Plan, prompts: Sequence[AnyPrompt], pair: int, world: World, *, verdict: Verdict, known: int
+) -> None:
+    """Launch one pair and measure in it what the verdict on the first ``known`` pairs leaves open.
 
-    A pair before one that was launched had come to its end, also in records from before that look was recorded.
+    Raises ``EngineFault`` as ``run_comparison`` does.
     """
+    if not world.recorder.records().of(QuestionsRecord):
+        world.recorder.append(questions_record(prompts))
+    world.progress("launch", pair - 1, plan.pairs_max, f"starting launch pair {pair}{_expected(verdict, plan)}")
+    still_open = open_halves(plan, verdict, known)
+    watch = Stopwatch(world.clock)
+    for together in launches(plan, pair):
+        async with world.launcher.launch_pair(plan, pair, together) as engines:
+            watch.lap("launches")
+            await warm_up(engines, still_open, world)
+            await attest(engines, world)
+            watch.lap("warm_up")
+            await measure_latency(engines, still_open, pair, world)
+            watch.lap("blocks")
+            live = await treatment_is_live(engines, plan, pair, world)
+            watch.lap("treatment")
+            if live:
+                await measure_accuracy(engines, plan, prompts, pair, world, accuracy=still_open.accuracy)
+                watch.lap("gsm8k")
+                await verify_guards(engines, pair, world)
+        watch.lap("end")
+    world.recorder.append(SpentRecord(pair=pair, stage_s=watch.stage_s))
+    world.progress("launch", pair, plan.pairs_max, f"launch pair {pair} finished")
+
+
+def complete_pairs(records: Records) -> frozenset[int]:
+    """Launch pairs whose guards were looked at last in both engines: nothing comes after that.
+
+    In records from before that look was recorded, a pair before one that was launched had come to its end.
+    """
+    guarded = {(guard.pair, guard.role) for guard in records.of(GuardRecord)}
     last = max((launch.pair for launch in records.of(LaunchRecord)), default=0)
-    guarded = {guard.role for guard in records.of(GuardRecord) if guard.pair == last}
-    return last if guarded == set(ROLES) else max(0, last - 1)
+    before_looks = min([last, *(pair for pair, _ in guarded)])
+    looked_at = {pair for pair, _ in guarded if all((pair, role) in guarded for role in ROLES)}
+    return frozenset(looked_at | set(range(1, before_looks)))
+
+
+def finished_pairs(records: Records) -> int:
+    """Complete launch pairs from the first on, without a gap."""
+    return len(list(takewhile(complete_pairs(records).__contains__, count(1))))
+
+
+def pairs_at_once(records: Records, plan: Plan, known: int, most: int) -> tuple[int, ...]:
+    """Launch pairs that may be measured at the same time on different machines, in order, ``most`` at most.
+
+    They follow the first ``known``, and are not complete. Nothing is decided between two looks, so those up to the next
+    look depend on nothing that the others show. The first pair runs alone: its traces say whether there is anything to
+    measure. So does every pair where only two of them are balanced, since what one cancels of the other belongs to a
+    device set of one machine.
+    """
+    if known == 0 or plan.pairs_to_balance > 1:
+        return (known + 1,)
+    complete = complete_pairs(records)
+    last = min((look for look in looks_of(plan) if look > known), default=plan.pairs_max)
+    return tuple(pair for pair in range(known + 1, last + 1) if pair not in complete)[:most]
+
+
+def looks_of(plan: Plan) -> tuple[int, ...]:
+    """Numbers of launch pairs after which what is measured next may change.
+
+    Not the last pass beside a latency half: no pair after it has one, whatever it showed.
+    """
+    of_passes = plan.accuracy.looks if plan.accuracy else ()
+    if plan.latency is None:
+        return of_passes
+    return tuple(sorted({*plan.looks, *of_passes[:-1]}))
 
 
 def of_first_pairs(records: Records, pairs: int) -> Records:

@@ -13,6 +13,8 @@ from equipoise_service.errors import DataInUse, SettingsError
 
 LOCK = "service.lock"
 NOTE = "service.json"
+PATIENCE_S = 1.0
+"""Who asks whose the folder is holds it for a moment; so does a killed service's child that has no program yet."""
 
 
 class Holder(Frozen):
@@ -44,7 +46,7 @@ def holding(folder: Path, url: str | None) -> Iterator[None]:
     prepare(folder)
     lock = FileLock(folder / LOCK)
     try:
-        lock.acquire(timeout=0)
+        lock.acquire(timeout=PATIENCE_S)
     except Timeout as held:
         holder = _note(folder)
         raise DataInUse(folder, f"process {holder.pid}" if holder else "another service") from held

@@ -43,16 +43,15 @@ class Machine:
     Args:
         settings: The operator's decisions.
         node: Its name among the machines of a cluster; empty for the service's own.
-        engines_below: Folder below which engines of an earlier service are ended before any is started; that of all
-            engine logs if None.
+        leftovers: Which engines of an earlier service are ended before any is started; all of this data folder if None.
     """
 
-    def __init__(self, settings: Settings, node: str = "", engines_below: Path | None = None) -> None:
+    def __init__(self, settings: Settings, node: str = "", leftovers: Leftovers | None = None) -> None:
         self.settings = settings
         self.node = node
         self.device: Device = find_device() if settings.device == "auto" else settings.device
         _ = self.presets  # A mistake in a preset stops the service at its start, not a request hours later.
-        self.leftovers = Leftovers((engines_below or settings.engine_logs).resolve())
+        self.leftovers = leftovers or Leftovers(settings.engine_logs.resolve())
 
     @property
     def profile(self) -> DeviceProfile:

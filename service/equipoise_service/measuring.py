@@ -6,10 +6,10 @@ It owns the time limits of a run and what a verdict rests on. Who works on what,
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, TypeVar
 
-from equipoise_evals.experiment import run_comparison
+from equipoise_evals.experiment import of_first_pairs, run_comparison, run_pair
 from equipoise_evals.gsm8k.chat import AnyPrompt
 from equipoise_evals.judge import canonical_json, judge
 from equipoise_evals.model import Plan, Verdict
@@ -60,6 +60,15 @@ class LimitReached(Exception):
         self.stage = stage
 
 
+class Run(NamedTuple):
+    """A comparison at work: which, as whom what is said of it is written, and who hears how it gets on."""
+
+    comparison_id: str
+    plan: Plan
+    holder: Holder
+    progress: EventProgress
+
+
 class Measuring:
     """Runs comparisons in this process.
 
@@ -84,6 +93,36 @@ class Measuring:
             LimitReached: It took too long.
             LeaseLost: Somebody else works on it by now.
         """
+
+        async def all_of_it(run: Run) -> Verdict:
+            seen = await self._in_world(run, lambda prompts, world: run_comparison(run.plan, prompts, world))
+            await stored_now(lambda: self._store.comparisons.judge(stored.id, holder))
+            verdict = await read_once_possible(lambda: judge(self._store.records.load(stored.id), run.plan))
+            if canonical_json(verdict) != canonical_json(seen):
+                raise VerdictMismatch("the stored records give another verdict than the run did; nothing was concluded")
+            return verdict
+
+        return concluded(await self._within_limits(stored, holder, all_of_it))
+
+    async def measure_pair(self, stored: Stored, holder: Holder, pair: int, known: int) -> None:
+        """Measure one launch pair, whose halves are those that the first ``known`` pairs leave open. Raises the same.
+
+        Others may be measured elsewhere at the same time; nothing is judged.
+        """
+
+        async def one(run: Run) -> None:
+            found = await read_once_possible(lambda: self._store.records.load(stored.id))
+            before = of_first_pairs(found, known)
+            verdict = await asyncio.to_thread(judge, before, run.plan)
+
+            async def in_world(prompts: Sequence[AnyPrompt], world: World) -> None:
+                await run_pair(run.plan, prompts, pair, world, verdict=verdict, known=known)
+
+            await self._in_world(run, in_world)
+
+        await self._within_limits(stored, holder, one)
+
+    async def _within_limits(self, stored: Stored, holder: Holder, work: Callable[[Run], Awaitable[T]]) -> T:
         logs.comparison.set(stored.id)
         log.info("measuring %s", stored.model)
         progress: EventProgress | None = None
@@ -100,7 +139,7 @@ class Measuring:
                 progress = EventProgress(
                     self._store.events, stored.id, self._tools.clock, got_on, owner=holder, plan=plan
                 )
-                verdict = await self._measured(stored, holder, progress)
+                return await work(Run(stored.id, plan, holder, progress))
         except TimeoutError as late:
             stage = progress.stage if progress else ""
             if stall.expired():
@@ -108,29 +147,25 @@ class Measuring:
             if job.expired():
                 raise LimitReached(stage, f"not done within {self._job_s:g} s") from late
             raise
-        return Concluded(canonical_json(verdict), verdict.overall.word)
 
-    async def _measured(self, stored: Stored, holder: Holder, progress: EventProgress) -> Verdict:
-        """The verdict of a run, which is that of its stored records."""
-        plan = Plan.model_validate_json(stored.plan)
-        recorder = await read_once_possible(lambda: StoredRecorder(self._store.records, stored.id, owner=holder))
-        prompts = await asyncio.to_thread(self._tools.prompts, plan)
-        launcher = self._tools.launcher(stored.id, plan, recorder)
-        world = World(launcher, self._tools.clock, recorder, progress, progress.judged)
+    async def _in_world(self, run: Run, work: Callable[[Sequence[AnyPrompt], World], Awaitable[T]]) -> T:
+        """Do it with engines, clock and records; whatever ends it, what was measured is stored."""
+        recorder = await read_once_possible(
+            lambda: StoredRecorder(self._store.records, run.comparison_id, owner=run.holder)
+        )
+        prompts = await asyncio.to_thread(self._tools.prompts, run.plan)
+        launcher = self._tools.launcher(run.comparison_id, run.plan, recorder)
+        world = World(launcher, self._tools.clock, recorder, run.progress, run.progress.judged)
         try:
-            seen = await run_comparison(plan, prompts, world)
+            done = await work(prompts, world)
         except BaseException as error:
-            # Whatever ended it, what was measured is kept; but an order to end waits for no disk that stays full.
+            # But an order to end waits for no disk that stays full.
             patience_s = LAST_WRITES_S if isinstance(error, asyncio.CancelledError) else None
-            await to_the_end(self._last_writes(progress, recorder, patience_s))
+            await to_the_end(self._last_writes(run.progress, recorder, patience_s))
             raise
-        await asyncio.to_thread(progress.flush)
+        await asyncio.to_thread(run.progress.flush)
         await asyncio.to_thread(recorder.flush)
-        await stored_now(lambda: self._store.comparisons.judge(stored.id, holder))
-        verdict = await read_once_possible(lambda: judge(self._store.records.load(stored.id), plan))
-        if canonical_json(verdict) != canonical_json(seen):
-            raise VerdictMismatch("the stored records give another verdict than the run did; nothing was concluded")
-        return verdict
+        return done
 
     async def _last_writes(self, progress: EventProgress, recorder: StoredRecorder, patience_s: float | None) -> None:
         await asyncio.to_thread(progress.flush)
@@ -138,6 +173,11 @@ class Measuring:
             await asyncio.to_thread(recorder.flush, patience_s)
         except StorageUnavailable as unavailable:
             log.error("records are lost: %s", unavailable.detail)
+
+
+def concluded(verdict: Verdict) -> Concluded:
+    """A verdict as it is stored."""
+    return Concluded(canonical_json(verdict), verdict.overall.word)
 
 
 async def stored_now(write: Callable[[], None]) -> None:

@@ -134,7 +134,7 @@ def executor_of(machine: Machine, store: Store, tools: Tools, cluster: contextli
         cluster.enter_context(connected(settings.ray_address))
     except ConnectionError as nowhere:
         raise SettingsError(variable_of("ray_address"), f"finds no cluster: {nowhere}") from nowhere
-    return RayExecutor(settings, machine.device, store.events, here)
+    return RayExecutor(settings, machine.device, store, here)
 
 
 def slots_of(settings: Settings) -> int:

@@ -110,6 +110,19 @@ class Settings(BaseSettings):
         default=8, ge=1, le=1_000, description="Comparisons that may be placed on a Ray cluster at once."
     )
     ray_address: str = Field(default="auto", description="Address of the Ray cluster; `auto` finds this machine's.")
+    ray_pairs_at_once: int = Field(
+        default=1,
+        ge=1,
+        le=100,
+        description="Launch pairs of one comparison that may be measured at once, each at a place of its own on a Ray "
+        "cluster; on GPUs only where a request names its `gpu_type`.",
+    )
+    ray_place_limit_s: float = Field(
+        default=600,
+        gt=0,
+        description="A comparison that asks for what no node of the Ray cluster has fails after so many seconds, in "
+        "which an autoscaler may bring one. While nodes are only busy it waits on.",
+    )
     ray_cpus: float = Field(default=2.0, gt=0, description="CPU cores that a comparison takes of a Ray node.")
     host: str = Field(default="127.0.0.1", description="Address that `equipoise serve` binds.")
     port: int = Field(

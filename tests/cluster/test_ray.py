@@ -4,6 +4,7 @@ The service is a process of its own, the nodes are raylets of this machine, and 
 records: on which node each engine ran is recorded with its launch.
 """
 
+import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ import psutil
 import pytest
 
 from equipoise_evals.gsm8k.load import SHIPPED
-from equipoise_evals.model import LaunchRecord, Records
+from equipoise_evals.model import LaunchRecord, Records, StopRecord
 from equipoise_service.engines.leftovers import engines_below
 from equipoise_service.store import FINAL, Status, Store, Stored
 from tests.integration.service.served import Serving, variables_of
@@ -34,6 +35,7 @@ SMALL: dict[str, Any] = {
     "model": "m", "pairs_max": 1, "quads": 1, "steps_per_block": 16, "batch_sizes": [1], "primary_batch": 1,
     "questions": 2, "shots": 0,
 }  # fmt: skip
+Told = LaunchRecord | StopRecord
 SAME = {"scratch": "baseline", "name": "persistent"}
 KINDS: dict[str, dict[str, Any]] = {
     "long": SMALL | {"pairs_max": 3},
@@ -77,11 +79,15 @@ class OnCluster(NamedTuple):
 
 
 @pytest.fixture
-def on_cluster(tmp_path: Path) -> Iterator[OnCluster]:
-    """Three nodes of two logical cores each, so that each has room for one comparison at a time."""
+def on_cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[OnCluster]:
+    """Three nodes of two logical cores each, so that each has room for one comparison at a time, or one pair of it."""
     with loopback_cluster([2.0, 2.0, 2.0]) as cluster:
-        variables = variables_of(tmp_path, **WORLD) | {
+        pairs_at_once = getattr(request, "param", 1)
+        # A new place takes seconds to import everything; a pair that is to run beside it has to last longer.
+        world = WORLD | ({"step_us": {1: 50_000.0}, "time_scale": 0.3} if pairs_at_once > 1 else {})
+        variables = variables_of(tmp_path, **world) | {
             "EQUIPOISE_EXECUTOR": "ray", "EQUIPOISE_RAY_ADDRESS": cluster.address, "EQUIPOISE_SLOTS": "3",
+            "EQUIPOISE_RAY_PAIRS_AT_ONCE": str(pairs_at_once), "EQUIPOISE_RAY_PLACE_LIMIT_S": "10",
         }  # fmt: skip
         with Serving(tmp_path, variables) as serving:
             store = Store.open(f"sqlite:///{tmp_path / 'data' / 'equipoise.db'}", migrated=False)
@@ -161,7 +167,11 @@ def test_sixty_comparisons_over_three_nodes_of_which_one_dies(on_cluster: OnClus
     nodes = {node for one in submitted for node in on_cluster.nodes(one)}
     assert len(nodes) == 3
     until(lambda: not engines_below(on_cluster.folder), "no engine is left")
-    print(f"on their last node: {dict(last_nodes)}; {moved} went on elsewhere")
+    shares = ", ".join(str(count) for count in sorted(last_nodes.values(), reverse=True))
+    words = dict(Counter(stored.verdict_word for stored in ended.values()))
+    print(
+        f"on node after node, of {COMPARISONS}: {shares}, by their last one; {moved} went on elsewhere; words {words}"
+    )
 
 
 def measuring_processes(folder: Path) -> set[psutil.Process]:
@@ -209,3 +219,63 @@ def test_orders_and_failures_reach_a_node_and_come_back(on_cluster: OnCluster) -
     assert on_cluster.serving.process.wait(120) == 0
     assert on_cluster.stored(resumed).status is Status.QUEUED
     assert engines_below(on_cluster.folder) == []
+
+
+@pytest.mark.parametrize("on_cluster", [3], indirect=True)
+def test_pairs_of_one_comparison_run_on_two_nodes_at_once_of_which_one_dies(
+    on_cluster: OnCluster, tmp_path: Path
+) -> None:
+    slow = KINDS["long"] | {"parts": ["latency"], "quads": 4}
+    unbroken = on_cluster.submit(slow)
+    until(lambda: on_cluster.stored(unbroken).status in FINAL, "it ends")
+    assert on_cluster.stored(unbroken).status is Status.SUCCEEDED, on_cluster.stored(unbroken).error
+    launches = on_cluster.records(unbroken).of(LaunchRecord)
+    assert len(launches) == 6
+    of_pair = {launch.pair: launch.node for launch in launches}
+    assert of_pair == {launch.pair: launch.node for launch in reversed(launches)}  # both arms on one node
+    assert of_pair[2] != of_pair[3]
+    order = [(one.kind, one.pair) for one in on_cluster.records(unbroken).records if isinstance(one, Told)]
+    assert order.index(("stop", 1)) < min(order.index(("launch", 2)), order.index(("launch", 3)))
+    # Each had engines while the other had: neither pair's stop stands before the other's launch.
+    assert max(order.index(("launch", 2)), order.index(("launch", 3))) < min(
+        order.index(("stop", 2)), order.index(("stop", 3))
+    )
+
+    broken = on_cluster.submit(slow)
+    until(lambda: {2, 3} <= {one.pair for one in on_cluster.records(broken).of(LaunchRecord)}, "both pairs run")
+    node = next(one.node for one in on_cluster.records(broken).of(LaunchRecord) if one.pair == 3).split()[1]
+    victim = next(one for one in on_cluster.cluster.list_all_nodes() if one.node_id.startswith(node))
+    on_cluster.cluster.remove_node(victim, allow_graceful=False)
+    until(lambda: on_cluster.stored(broken).status in FINAL, "it goes on elsewhere")
+
+    for one, attempt in ((unbroken, 1), (broken, 2)):
+        stored = on_cluster.stored(one)
+        assert (stored.status, stored.attempt) == (Status.SUCCEEDED, attempt), stored.error
+        assert stored.verdict is not None
+        require_measured_once(on_cluster.store, one, stored.plan, stored.verdict)
+        counting = last_launches(on_cluster.records(one))
+        assert len({(launch.pair, launch.node) for launch in counting}) == 3  # both arms on one node
+        # On one node in the end, it may be, where it took the cluster long to notice the loss.
+        several = len({launch.node for launch in counting}) > 1
+        told = json.loads(stored.verdict)["latency"]["evidence"].get("nodes")
+        assert (sum(told["units"].values()) if told else None) == (3 if several else None)
+    assert on_cluster.stored(broken).verdict_word == on_cluster.stored(unbroken).verdict_word
+    assert node not in {launch.node.split()[1] for launch in last_launches(on_cluster.records(broken))}
+    until(lambda: not engines_below(on_cluster.folder), "no engine is left")
+
+
+def last_launches(records: Records) -> list[LaunchRecord]:
+    """The launch of each arm in each pair that counts."""
+    return list({(launch.pair, launch.role): launch for launch in records.of(LaunchRecord)}.values())
+
+
+def test_what_no_node_has_is_a_stored_failure_that_names_it(on_cluster: OnCluster) -> None:
+    asked = on_cluster.submit(SMALL | {"gpu_type": "B200"})
+    until(lambda: on_cluster.stored(asked).status in FINAL, "it is given up")
+    error = on_cluster.stored(asked).error
+    assert error is not None
+    assert error.stage == "place"
+    assert "no node has 2 CPU, 0.001 accelerator_type:B200, for 10 s now; the cluster has " in error.reason
+    assert error.reason.count(": 2 CPU") == 3
+    well = on_cluster.submit(KINDS["latency"])
+    until(lambda: on_cluster.stored(well).status is Status.SUCCEEDED, "the slot is free for others")

@@ -13,9 +13,9 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import httpx
-import psutil
 
 from tests.integration.service.served import Serving, variables_of
+from tests.support.kept import circumstances
 from tests.support.loopback_cluster import loopback_cluster
 
 ONE, FOUR = 4, 16
@@ -101,8 +101,7 @@ def main() -> int:
         (before + after) - (median(one.before_s) + median(one.after_s))
         for before, after in zip(four.before_s, four.after_s, strict=True)
     ]
-    load = psutil.getloadavg()[0]
-    print(f"Simulated engines in real time, {STEP_MS:g} ms a step; {psutil.cpu_count()} cores, load {load:.1f}")
+    print(f"{circumstances()}; simulated engines in real time, {STEP_MS:g} ms a step")
     print(said("One machine, executor local", one))
     print(said("Four logical nodes, executor ray", four))
     print(f"Throughput: {gain:.2f} times that of one machine (at least 3.6 wanted)")

@@ -52,12 +52,17 @@ USD_PER_GPU_HOUR = 3.0
 
 
 class Measured(NamedTuple):
-    """What the evidence gives: seconds of launch pairs, and how many launches it holds, none of which failed."""
+    """What the evidence gives: seconds of launch pairs, and how many launches it holds, none of which failed.
+
+    The shares are those of a pair's seconds that went into the starts of its engines, first pairs on a host left out.
+    """
 
     latency_s: list[float]
     both_s: list[float]
     cold_s: list[float]
     launches: int
+    latency_starts: list[float]
+    both_starts: list[float]
 
 
 class World(NamedTuple):
@@ -104,17 +109,22 @@ def records_of(name: str) -> dict[str, Any]:
 
 def measured() -> Measured:
     """A pair lasts as long as its device was held: from the start of its first engine to the end of both."""
-    found = Measured([], [], [], 0)
+    found = Measured([], [], [], 0, [], [])
     launches = 0
     for name in (*LATENCY, *BOTH):
         held: dict[int, float] = {}
+        starts: dict[int, float] = {}
         for record in records_of(name)["records"]:
-            launches += record["kind"] == "launch"
+            if record["kind"] == "launch":
+                launches += 1
+                starts[record["pair"]] = starts.get(record["pair"], 0.0) + record["stage_s"]["spawn_to_ready"]
             if record["kind"] == "stop":
                 held[record["pair"]] = max(held.get(record["pair"], 0.0), record["held_s"])
         for pair, seconds in held.items():
             of_kind = found.both_s if name in BOTH else found.latency_s
             (found.cold_s if (name, pair) in COLD else of_kind).append(seconds)
+            if (name, pair) not in COLD:
+                (found.both_starts if name in BOTH else found.latency_starts).append(starts[pair] / seconds)
     return found._replace(launches=launches)
 
 
@@ -213,7 +223,7 @@ class Simulation:
             self._begin_pair(now, job)
 
     def _lose(self, now: float, node: Node) -> None:
-        for job in node.running:
+        for job in sorted(node.running, key=lambda one: one.submitted_s):  # a set's order is another in each run
             self.lost_pairs += 1
             job.epoch, job.node = job.epoch + 1, None
             self._at(now + LEASE_S, "queued", job)
@@ -243,15 +253,24 @@ def row(world: World, times: Measured) -> str:
         f"{len(done.jobs) / DAYS:8.0f} {statistics.mean(took) / 60:7.1f} {quantile(waits, 0.5) / 60:7.1f} "
         f"{quantile(waits, 0.99) / 60:8.1f} {max(waits) / 60:8.1f} {quantile(large, 0.99) / 60:8.1f} "
         f"{hours:8.0f} {hours / (gpus * 24):6.1%} {done.peak:5.0f} {failed:7.1%} {done.lost_pairs / DAYS:6.1f} "
-        f"{hours * USD_PER_GPU_HOUR:8,.0f}"
+        f"{hours * USD_PER_GPU_HOUR:8,.0f}  {longest_by_kind(done)}"
     )
+
+
+def longest_by_kind(done: Simulation) -> str:
+    """The longest wait for each kind, in minutes."""
+    waits = {kind: [0.0] for kind in KINDS}
+    for job in done.jobs:
+        if job.begun_s is not None:
+            waits[job.kind].append(job.begun_s - job.submitted_s)
+    return " ".join(f"{max(of_kind) / 60:6.0f}" for of_kind in waits.values())
 
 
 HEAD = (
     "pairs     longer  fails/l  GPUs  per day  min run   wait    wait     wait     wait    GPU-h    use  peak  failed"
-    "   lost   USD a\n"
+    "   lost   USD a  max wait for one of\n"
     "                                                     p50     p99      max  8GPU p99  a day         GPUs"
-    "          pairs     day"
+    "          pairs     day  " + " ".join(f"{kind:>6}" for kind in KINDS)
 )
 
 
@@ -282,16 +301,18 @@ def main() -> None:
     for name, values in (("speed only", times.latency_s), ("with 1,319 questions, an arm", times.both_s),
                          ("the first on a host", times.cold_s)):  # fmt: skip
         print(f"  {name}: {', '.join(f'{value:.0f}' for value in sorted(values))}")
+    speed, both = statistics.median(times.latency_starts), statistics.median(times.both_starts)
+    print(f"  starts of both engines, share of a pair (median): speed only {speed:.0%}, with questions {both:.0%}")
     print(f"  launches: {times.launches}, all of runs that finished: how often one fails they cannot say")
     print("Assumed")
     print(f"  nodes of {GPUS_PER_NODE} GPUs: {KINDS}; every kind as fast as the H200, the only one measured")
     print(f"  {PER_DAY} a day, {OFFICE[2]:.0%} of them from {OFFICE[0]} to {OFFICE[1]} h; GPUs of one: {SETS}")
     print(f"  {WITH_ACCURACY:.0%} ask questions too; pairs until decided, mixed: {PAIRS['mixed']}")
     print(f"  a node is lost every {NODE_FAILS_DAYS:.0f} days and back after {NODE_BACK_S / 60:.0f} min; "
-          f"{USD_PER_GPU_HOUR:.0f} USD a GPU-hour")  # fmt: skip
+          f"what ran there is queued again after {LEASE_S:.0f} s; {USD_PER_GPU_HOUR:.0f} USD a GPU-hour")  # fmt: skip
     print(f"\n{DAYS} simulated days, waits in minutes\n{HEAD}")
     worlds = [World(pairs, slower) for slower in (1.0, 5.0) for pairs in PAIRS]
-    worlds += [World("mixed", 1.0, 0.01), World("mixed", 1.0, 0.095)]
+    worlds += [World("mixed", 1.0, fails) for fails in (0.001, 0.01, 0.095)]
     worlds += [World("mixed", 1.0, 0.0, share) for share in (0.5, 0.25, 0.12)]
     worlds += [World("10 pairs", 5.0, 0.0, share) for share in (0.75, 0.5)]
     for world in worlds:

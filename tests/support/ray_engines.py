@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import psutil
 
 from equipoise_service.store import FINAL
 from tests.integration.service.served import Serving
+from tests.support.kept import circumstances
 from tests.support.loopback_cluster import loopback_cluster
 
 COMPARISONS = 3
@@ -53,8 +53,7 @@ def main() -> int:
                 time.sleep(2.0)
             views = [serving.get(f"/comparisons/{one}") for one in ids]
             records = [serving.get(f"/comparisons/{one}/records")["records"] for one in ids]
-    print(f"Real engines through Ray {version('ray')} on {psutil.cpu_count()} cores, a node of {CORES:g}, load "
-          f"{psutil.getloadavg()[0]:.1f} at the end")  # fmt: skip
+    print(f"{circumstances()}; real engines through Ray {version('ray')}, a node of {CORES:g} cores")
     spans = []
     for number, (view, kept) in enumerate(zip(views, records, strict=True), start=1):
         launches = [one for one in kept if one["kind"] == "launch"]

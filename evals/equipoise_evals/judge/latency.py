@@ -8,6 +8,7 @@ from scipy.stats import t as student_t
 from equipoise_evals.judge.contrasts import units_of
 from equipoise_evals.judge.levels import look_levels
 from equipoise_evals.judge.measure import Measured
+from equipoise_evals.judge.nodes import node_effects, node_note
 from equipoise_evals.judge.outlook import pairs_needed
 from equipoise_evals.judge.pooled import pooled
 from equipoise_evals.judge.two_level import two_level_evidence
@@ -97,6 +98,7 @@ def _evidence(plan: Plan, latency: LatencyPlan, measured: Measured) -> LatencyEv
     metrics: tuple[Metric, ...] = ENGINE_METRICS if measured.clock == "engine" else ("client_tpot",)
     secondary = [beside(metric, batch) for batch in latency.batch_sizes if batch != primary for metric in metrics]
     two_level = two_level_evidence(measured.levels)
+    nodes = node_effects(units["busy", primary], measured.nodes)
     return LatencyEvidence(
         margin=latency.margin,
         look=pairs,
@@ -108,12 +110,14 @@ def _evidence(plan: Plan, latency: LatencyPlan, measured: Measured) -> LatencyEv
         notes=(
             *_notes(busy, two_level),
             *LAYOUT_NOTES.get(plan.layout, ()),
+            *([node_note(nodes)] if nodes else []),
             *_disturbed(measured),
             *((ATTACHED,) if measured.clock == "client" else ()),
         ),
         clock=measured.clock,
         phase=latency.phase,
         goodput=measured.goodput,
+        nodes=nodes,
     )
 
 

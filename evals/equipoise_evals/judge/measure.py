@@ -3,6 +3,7 @@
 Launch pairs do not depend on each other here, so a run of many looks can measure each pair once.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from equipoise_evals.judge.contrasts import Contrasts, all_contrasts, primary_levels, quads_by_pair
@@ -48,6 +49,7 @@ class Measured:
         clock: Whose clock timed the blocks that count.
         goodput: Requests that met the plan's objective at the primary batch; None without one.
         cost: What it cost so far.
+        nodes: Machine of a cluster on which each launch pair ran last, where it was recorded.
     """
 
     invalid: Invalid | None
@@ -62,10 +64,12 @@ class Measured:
     clock: TimedBy = "engine"
     goodput: Goodput | None = None
     cost: Cost = field(default_factory=lambda: Cost(device_seconds=0.0, launch_pairs=0))
+    nodes: Mapping[int, str] = field(default_factory=dict)
 
 
 def measure(records: Records, plan: Plan) -> Measured:
-    """Contrasts, grades, treatment, validity and cost of these records."""
+    """Contrasts, grades, treatment, validity and cost of these records, in whichever order pairs were measured."""
+    records = records.in_pair_order()
     treatment = judge_treatment(records.of(TreatmentRecord), records.of(LaunchRecord), plan.evidence)
     invalid = judge_validity(records, plan) or judge_evidence(treatment, declared_aa=plan.declared_aa)
     contrasts: Contrasts = {}
@@ -95,6 +99,7 @@ def measure(records: Records, plan: Plan) -> Measured:
         clock=clock,
         goodput=goodput,
         cost=_cost(records, plan),
+        nodes={launch.pair: launch.node for launch in records.of(LaunchRecord) if launch.node},
     )
 
 

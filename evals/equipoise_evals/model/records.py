@@ -410,6 +410,14 @@ class Records(Frozen):
         """The records of one kind, in order."""
         return tuple(record for record in self.records if isinstance(record, kind))
 
+    def in_pair_order(self) -> "Records":
+        """The same records, each launch pair's after those of the pairs before it.
+
+        They were observed in this order unless machines of a cluster measured several pairs at once. What belongs to no
+        pair, the questions, comes first.
+        """
+        return self.model_copy(update={"records": tuple(sorted(self.records, key=lambda one: getattr(one, "pair", 0)))})
+
     def current_blocks(self) -> tuple[BlockRecord, ...]:
         """The blocks that count: those of each engine's last launch in a pair, and of each quad's last run in it.
 

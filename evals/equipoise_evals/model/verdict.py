@@ -129,6 +129,20 @@ class Goodput(Frozen):
     interval_pp: Interval | None
 
 
+class NodeEffects(Frozen):
+    """The primary batch's busy time by the node of a cluster: shown beside the number, deciding nothing.
+
+    Attributes:
+        units: How many units of the interval ran on each node, by its name.
+        effects: Their effect, from the mean log-ratio.
+        p_value: Of the one-way analysis of variance, H0: the same effect on all nodes; None where no node has two.
+    """
+
+    units: dict[str, int]
+    effects: dict[str, float]
+    p_value: float | None = Field(ge=0, le=1)
+
+
 class LatencyEvidence(Frozen):
     """What the latency word rests on: the primary batch by the engine's clock, and everything shown beside it.
 
@@ -148,6 +162,7 @@ class LatencyEvidence(Frozen):
         phase: What was timed. In prefill blocks ``busy`` is the time of a whole prefill in the engine, ``period`` the
             time to first token at the client, and ``client`` is None.
         goodput: Share of requests that met the plan's objective; None without one, or without client times.
+        nodes: What each node shows; None, and left out of the JSON, where all pairs ran on one or none was recorded.
     """
 
     margin: float = Field(gt=0)
@@ -161,6 +176,7 @@ class LatencyEvidence(Frozen):
     clock: TimedBy = "engine"
     phase: Phase = "decode"
     goodput: Goodput | None = None
+    nodes: NodeEffects | None = Field(default=None, exclude_if=lambda nodes: nodes is None)
 
 
 Size = Literal["material", "small", "unclear"]

@@ -8,6 +8,8 @@ import ray
 
 from equipoise_evals.ports import EngineFault
 from equipoise_service import logs
+from equipoise_service.engines.launcher import files_of
+from equipoise_service.engines.leftovers import Leftovers
 from equipoise_service.errors import EquipoiseError
 from equipoise_service.machine import Machine
 from equipoise_service.measuring import Concluded, LimitReached, Measuring, Tools, read_once_possible
@@ -19,18 +21,29 @@ from equipoise_service.worker import stored_error
 log = logging.getLogger(__name__)
 
 
+class OnePair(NamedTuple):
+    """A launch pair that is measured alone, and how many first pairs were known when that was decided."""
+
+    pair: int
+    known: int
+
+
 class Job(NamedTuple):
-    """What an actor is told: which comparison, as whom it writes about it, and under which settings."""
+    """What an actor is told: which comparison, as whom it writes about it, and under which settings.
+
+    All of it, to its verdict, unless ``only`` one launch pair is named.
+    """
 
     comparison_id: str
     holder: Holder
     settings: Settings
+    only: OnePair | None = None
 
 
 class Answer(NamedTuple):
     """How it ended: with a verdict, or with an error as JSON of ``StoredError``; texts alone, so that they travel.
 
-    ``expected`` errors are no defect of ours.
+    With neither where one pair was asked for. ``expected`` errors are no defect of ours.
     """
 
     concluded: Concluded | None
@@ -58,19 +71,24 @@ class ComparisonActor:
             return Answer(None, stored_error(error).model_dump_json(), expected)
 
 
-async def measured(job: Job, node: str) -> Concluded:
-    """The verdict of a comparison that this process measures, into the database of its service."""
+async def measured(job: Job, node: str) -> Concluded | None:
+    """The verdict of a comparison that this process measures, into the database of its service; None of one pair."""
     settings = job.settings
     store = Store.open(settings.url_of_database, migrated=False)
     try:
         stored = await read_once_possible(lambda: store.comparisons.get(job.comparison_id))
         if stored is None:
             raise LeaseLost(job.comparison_id)
-        # On a loopback cluster other comparisons' engines share the folder, and must not be taken for leftovers.
-        machine = Machine(settings, node, settings.engine_logs / job.comparison_id)
+        # Engines of other comparisons and pairs may run on this very machine, and are no leftovers.
+        of = files_of(job.only.pair) if job.only else ""
+        leftovers = Leftovers((settings.engine_logs / job.comparison_id).resolve(), of)
+        machine = Machine(settings, node, leftovers)
         tools = Tools(machine.launcher, lambda plan: prompts_of(plan, machine))
         measuring = Measuring(store, tools, job_s=settings.job_limit_s, stall_s=settings.stall_limit_s)
-        return await measuring.measure(stored, job.holder)
+        if job.only is None:
+            return await measuring.measure(stored, job.holder)
+        await measuring.measure_pair(stored, job.holder, *job.only)
+        return None
     finally:
         store.database.close()
 

@@ -11,13 +11,23 @@ import ray
 from ray.exceptions import RayActorError, RayError
 
 from equipoise_evals.model import Plan
-from equipoise_service.cluster.actor import Answer, Job
-from equipoise_service.cluster.places import Bundle, Place, Places, resources
+from equipoise_service.cluster.actor import Answer, Job, OnePair
+from equipoise_service.cluster.apart import may_run_apart, measured_apart
+from equipoise_service.cluster.places import (
+    Bundle,
+    Place,
+    Places,
+    amounts,
+    nodes_now,
+    resources,
+    some_node_has,
+    told,
+)
 from equipoise_service.engines.environment import Device
 from equipoise_service.errors import StorageUnavailable
 from equipoise_service.measuring import Concluded, LimitReached
 from equipoise_service.settings import Settings
-from equipoise_service.store import Events, Holder, Stored, StoredError
+from equipoise_service.store import Holder, Store, Stored, StoredError
 from equipoise_service.tasks import to_the_end
 from equipoise_service.worker import Executor, MeasuredElsewhere, PlaceLost
 
@@ -25,6 +35,8 @@ log = logging.getLogger(__name__)
 
 PLACE_ATTEMPTS, PAUSE_S = 20, 2.0
 """A cluster notices the death of a node within half a minute, and places on it until then."""
+LOOK_S = 5.0
+"""How often is looked whether any node has what a place waits for."""
 ENDS_WITHIN_S = 60.0
 """A cancelled task ends its engines first; after so long its process is killed."""
 
@@ -35,16 +47,16 @@ class RayExecutor:
     Args:
         settings: The operator's decisions; they go to the nodes as they are, without the token.
         device: What engines run on there.
-        events: Where it is said that a comparison waits for a place.
+        store: Where it is said that a comparison waits for a place, and of what was measured apart read.
         here: Measures what no node may: engines that run already are reached from this machine.
     """
 
-    def __init__(self, settings: Settings, device: Device, events: Events, here: Executor) -> None:
+    def __init__(self, settings: Settings, device: Device, store: Store, here: Executor) -> None:
         # On a GPU node the pool is what Ray gives a place, in its CUDA_VISIBLE_DEVICES.
         pool = () if device == "cuda" else settings.devices
         self._settings = settings.model_copy(update={"token": None, "device": device, "devices": pool})
         self._device = device
-        self._events = events
+        self._store = store
         self._here = here
         self._places = Places()
 
@@ -54,7 +66,8 @@ class RayExecutor:
         Raises:
             PlaceLost: The node or the process there died.
             MeasuredElsewhere: It failed there.
-            LimitReached: There was no room, or no answer, for longer than a comparison may take.
+            LimitReached: There was no room, or no answer, for longer than a comparison may take; or no node has what it
+                needs.
         """
         # The process there keeps the limit itself; this is for one that no longer does anything.
         limit_s = self._settings.job_limit_s + ENDS_WITHIN_S
@@ -68,11 +81,23 @@ class RayExecutor:
         plan = Plan.model_validate_json(stored.plan)
         if plan.arms.attached:
             return await self._here.measure(stored, holder)
+        most = self._settings.ray_pairs_at_once
+        if most > 1 and may_run_apart(plan, self._device):
+
+            async def one(only: OnePair) -> None:
+                await self._at_place(Job(stored.id, holder, self._settings, only), plan)
+
+            return await measured_apart(self._store, stored, holder, most, one)
+        answer = await self._at_place(Job(stored.id, holder, self._settings), plan)
+        assert answer.concluded is not None  # noqa: S101 - what ends without a verdict and without an error is one pair
+        return answer.concluded
+
+    async def _at_place(self, job: Job, plan: Plan) -> Answer:
+        """Have it done at a place that has room, and keep the place if its process is well after that."""
         bundle = resources(plan, self._device, self._settings.ray_cpus)
-        needed = ", ".join(f"{amount:g} {name}" for name, amount in bundle)
-        self._tell(stored.id, f"asking the cluster for {needed}")
-        place, whole = await self._place(bundle, stored.id), False
-        reply: ray.ObjectRef[Answer] = place.actor.measure.remote(Job(stored.id, holder, self._settings))
+        self._tell(job.comparison_id, f"asking the cluster for {amounts(bundle)}{_of_pair(job)}")
+        place, whole = await self._place(bundle, job), False
+        reply: ray.ObjectRef[Answer] = place.actor.measure.remote(job)
         waiting = asyncio.ensure_future(_answer_of(reply))
         try:
             # Shielded: Ray's own future is never cancelled, so that the end of the task can still be waited for.
@@ -88,16 +113,17 @@ class RayExecutor:
             raise MeasuredElsewhere(error, expected=False) from refused
         finally:
             (self._places.keep if whole else self._places.give_back)(place)
-        if answer.concluded is None:
-            raise MeasuredElsewhere(StoredError.model_validate_json(answer.error or ""), expected=answer.expected)
-        return answer.concluded
+        if answer.error is not None:
+            raise MeasuredElsewhere(StoredError.model_validate_json(answer.error), expected=answer.expected)
+        return answer
 
-    async def _place(self, bundle: Bundle, comparison_id: str) -> Place:
+    async def _place(self, bundle: Bundle, job: Job) -> Place:
         """A place whose process answers; where it dies before that, as on a node that just did, another one."""
+        comparison_id = job.comparison_id
         for attempt in range(1, PLACE_ATTEMPTS + 1):
             place, there = self._places.take(bundle, comparison_id), False
             try:
-                node: str = await place.actor.node.remote()
+                node = await self._node_of(place)
                 there = True
             except RayActorError as lost:
                 if attempt == PLACE_ATTEMPTS:
@@ -107,16 +133,44 @@ class RayExecutor:
                 if not there:
                     self._places.give_back(place)
             if there:
-                self._tell(comparison_id, f"on node {node}")
+                self._tell(comparison_id, f"on node {node}{_of_pair(job)}")
                 return place
             await asyncio.sleep(PAUSE_S)
         raise AssertionError("the last attempt raises")
 
+    async def _node_of(self, place: Place) -> str:
+        """Where a place is, once there is room for it: busy nodes are waited for, and what no node has not for long."""
+        limit_s, hopeless_s = self._settings.ray_place_limit_s, 0.0
+        answer = asyncio.ensure_future(_node_of(place))
+        try:
+            while not (await asyncio.wait({answer}, timeout=min(LOOK_S, limit_s)))[0]:
+                nodes = await asyncio.to_thread(nodes_now)
+                hopeless_s = 0.0 if some_node_has(place.bundle, nodes) else hopeless_s + min(LOOK_S, limit_s)
+                if hopeless_s >= limit_s:
+                    raise LimitReached(
+                        "place",
+                        f"no node has {amounts(place.bundle)}, for {limit_s:g} s now; the cluster has {told(nodes)}",
+                    )
+            return answer.result()
+        finally:
+            answer.cancel()
+
     def _tell(self, comparison_id: str, detail: str) -> None:
         try:
-            self._events.append(comparison_id, "progress", {"stage": "place", "done": 0, "total": 1, "detail": detail})
+            self._store.events.append(
+                comparison_id, "progress", {"stage": "place", "done": 0, "total": 1, "detail": detail}
+            )
         except StorageUnavailable as unavailable:
             log.warning("comparison %s: %s", comparison_id, unavailable.detail)
+
+
+async def _node_of(place: Place) -> str:
+    node: str = await place.actor.node.remote()
+    return node
+
+
+def _of_pair(job: Job) -> str:
+    return f", launch pair {job.only.pair}" if job.only else ""
 
 
 async def _answer_of(reply: "ray.ObjectRef[Answer]") -> Answer:

@@ -8,7 +8,8 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import ray
@@ -81,10 +82,43 @@ def resources(plan: Plan, device: Device, cpus: float) -> Bundle:
     return tuple(bundle.items())
 
 
+def amounts(bundle: Bundle) -> str:
+    """What a place takes, for people."""
+    return ", ".join(f"{amount:g} {name}" for name, amount in bundle)
+
+
+Node = Mapping[str, float]
+"""What one node has in all, by Ray's names of resources."""
+
+
+def nodes_now() -> dict[str, Node]:
+    """The nodes that are alive, by address and the beginning of their id."""
+    alive = [node for node in ray.nodes() if node["Alive"]]
+    return {f"{node['NodeManagerAddress']} {node['NodeID'][:12]}": node["Resources"] for node in alive}
+
+
+def some_node_has(bundle: Bundle, nodes: Mapping[str, Node]) -> bool:
+    """Whether a node has all of it, were it idle."""
+    return any(all(node.get(name, 0.0) >= amount for name, amount in bundle) for node in nodes.values())
+
+
+def told(nodes: Mapping[str, Node]) -> str:
+    """What each node has that a comparison can ask for, for people."""
+    said = [f"{name}: {_amounts(node)}" for name, node in sorted(nodes.items()) if _amounts(node)]
+    return "; ".join(said) or "no node with cores"
+
+
+def _amounts(node: Node) -> str:
+    kinds = [name for name in sorted(node) if name.startswith("accelerator_type:")]
+    return ", ".join([f"{node[name]:g} {name}" for name in ("CPU", "GPU") if node.get(name)] + kinds)
+
+
 def new_place(bundle: Bundle, name: str) -> Place:
     """A new actor on a placement group of its own. It is not waited for: its first task waits for room."""
     needed = dict(bundle)
-    group = placement_group([needed], strategy="STRICT_PACK", name=f"equipoise {name}")
+    # Ray wants each name once, and one comparison may have several places, or soon another one after a loss.
+    unique = f"equipoise {name} {uuid.uuid4().hex[:8]}"
+    group = placement_group([needed], strategy="STRICT_PACK", name=unique)
     remote = ray.remote(ComparisonActor).options(
         num_cpus=needed["CPU"],
         num_gpus=needed.get("GPU", 0.0),

@@ -44,6 +44,11 @@ START_ATTEMPTS = 3
 """Starts of one engine when a port is taken between choice and bind."""
 
 
+def files_of(pair: int) -> str:
+    """How the names of everything begin that a launch pair keeps in its comparison's folder."""
+    return f"pair-{pair:03d}-"
+
+
 class SGLangLauncher:
     """Launches pairs; one launcher serves one comparison at a time.
 
@@ -101,7 +106,7 @@ class SGLangLauncher:
             positions = {
                 role: place for place, role in enumerate(order if len(order) > 1 else launch_order(plan, pair))
             }
-            gate = self._work_dir / f"pair-{pair:03d}-{uuid.uuid4().hex[:8]}.gate"
+            gate = self._work_dir / f"{files_of(pair)}{uuid.uuid4().hex[:8]}.gate"
             async with _together() as start:
                 first = start(self._start(plan, pair, order[0], running, position=positions[order[0]], gate=None))
                 for role in order[1:]:
@@ -158,7 +163,7 @@ class SGLangLauncher:
         if environment is None:
             known = ", ".join(sorted(self._environments))
             raise EngineFault(role, "start", f"no engine environment is called {arm.engine!r}; there are: {known}")
-        folder = self._work_dir / f"pair-{pair:03d}-{role}-{attempt}-{uuid.uuid4().hex[:8]}"
+        folder = self._work_dir / f"{files_of(pair)}{role}-{attempt}-{uuid.uuid4().hex[:8]}"
         folder.mkdir(parents=True)
         files = EngineFiles(folder / "engine.log", folder / "steps.jsonl", folder / "traces", gate or folder)
         start = Start(

@@ -25,10 +25,12 @@ class Leftovers:
 
     Args:
         folder: Folder below which this data folder's engines keep their files; None where nobody else starts any.
+        of: How the names of the folders in it begin whose engines count.
     """
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(self, folder: Path | None = None, of: str = "") -> None:
         self._folder = folder
+        self._of = of
         self._processes: list[psutil.Process] = []
         self._memory: list[_Memory] = []
 
@@ -38,7 +40,7 @@ class Leftovers:
             return
         folder, self._folder = self._folder, None
         deadline = time.monotonic() + grace_s
-        while engines := await asyncio.to_thread(engines_below, folder):
+        while engines := await asyncio.to_thread(engines_below, folder, self._of):
             if time.monotonic() >= deadline:
                 await asyncio.to_thread(_kill, engines)
                 self.processes(engines)
@@ -63,9 +65,13 @@ class Leftovers:
         ]
 
 
-def engines_below(folder: Path) -> list[psutil.Process]:
-    """Living processes that were told to keep their step log below ``folder``."""
-    return [process for process, step_log in engine_processes() if step_log.is_relative_to(folder)]
+def engines_below(folder: Path, of: str = "") -> list[psutil.Process]:
+    """Living processes that were told to keep their step log below ``folder``, in a folder whose name begins so."""
+    return [process for process, step_log in engine_processes() if _is_below(step_log, folder, of)]
+
+
+def _is_below(path: Path, folder: Path, of: str) -> bool:
+    return path.is_relative_to(folder) and path.relative_to(folder).as_posix().startswith(of)
 
 
 def _kill(processes: Iterable[psutil.Process]) -> None:

@@ -152,6 +152,6 @@ def test_two_services_never_run_one_comparison_twice(tmp_path: Path) -> None:
 
 
 @pytest.mark.chaos
-@pytest.mark.parametrize("seed", [2, 3])
+@pytest.mark.parametrize("seed", [2, 3, 4, 5])
 def test_two_services_never_run_one_comparison_twice_for_longer(tmp_path: Path, seed: int) -> None:
-    run(tmp_path, seed=seed, comparisons=60, acts=30)
+    run(tmp_path, seed=seed, comparisons=28, acts=12)

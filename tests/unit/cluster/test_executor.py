@@ -24,6 +24,7 @@ from equipoise_service.cluster.actor import Answer, Job
 from equipoise_service.cluster.executor import RayExecutor
 
 HOLDER = Holder("here#1", 2)
+BUNDLE = (("CPU", 2.0), ("GPU", 1.0), ("accelerator_type:B200", 0.001))
 DONE = Answer(Concluded("{}", "ship"))
 
 
@@ -32,6 +33,7 @@ class Heard:
 
     def __init__(self) -> None:
         self.details: list[str] = []
+        self.events = self  # stands for a store, of which nothing else is used
 
     def append(self, comparison_id: str, kind: str, payload: dict[str, Any]) -> None:
         self.details.append(payload["detail"])
@@ -55,16 +57,18 @@ class FakePlaces:
         self.given_back.append(place)
 
 
-def place(measure: Callable[[Job], Awaitable[Answer]], *, lost: bool = False) -> Any:
-    """A place that measures so, or is lost before its use."""
+def place(measure: Callable[[Job], Awaitable[Answer]], *, lost: bool = False, room: asyncio.Event | None = None) -> Any:
+    """A place that measures so once there is room for it, or is lost before its use."""
 
     async def node() -> str:
         if lost:
             raise RayActorError
+        if room is not None:
+            await room.wait()
         return "10.0.0.7 abc"
 
     actor = SimpleNamespace(node=SimpleNamespace(remote=node), measure=SimpleNamespace(remote=measure))
-    return SimpleNamespace(actor=actor)
+    return SimpleNamespace(actor=actor, bundle=BUNDLE)
 
 
 async def done(job: Job) -> Answer:
@@ -174,3 +178,48 @@ async def test_a_cancelled_comparison_is_waited_for_until_its_engines_are_gone(
         await measuring
     assert order == ["begun", "ordered to end", "engines gone"]
     assert (len(places.given_back), places.kept) == (1, [])
+
+
+def nodes_are(monkeypatch: pytest.MonkeyPatch, *answers: dict[str, dict[str, float]]) -> list[int]:
+    """What is seen of the nodes, look after look, the last for ever; returns a list that grows by one a look."""
+    looks: list[int] = []
+
+    def seen() -> dict[str, dict[str, float]]:
+        looks.append(len(looks))
+        return answers[min(len(looks), len(answers)) - 1]
+
+    monkeypatch.setattr(module, "nodes_now", seen)
+    monkeypatch.setattr(module, "LOOK_S", 0.01)
+    return looks
+
+
+H200 = {"10.0.0.7 abc": {"CPU": 16.0, "GPU": 8.0, "accelerator_type:H200": 1.0}}
+B200 = H200 | {"10.0.0.8 def": {"CPU": 16.0, "GPU": 8.0, "accelerator_type:B200": 1.0}}
+
+
+async def test_what_no_node_has_is_waited_for_only_so_long_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes_are(monkeypatch, H200)
+    places = FakePlaces(place(done, room=asyncio.Event()))
+    executor, _ = executor_over(places, ray_place_limit_s=0.05)
+    with pytest.raises(LimitReached) as refused:
+        await executor.measure(stored(), HOLDER)
+    assert refused.value.stage == "place"
+    assert str(refused.value) == (
+        "no node has 2 CPU, 1 GPU, 0.001 accelerator_type:B200, for 0.05 s now; "
+        "the cluster has 10.0.0.7 abc: 16 CPU, 8 GPU, accelerator_type:H200"
+    )
+    assert (len(places.given_back), places.kept) == (1, [])
+
+
+@pytest.mark.parametrize("before", [(), (H200,)])
+async def test_a_node_that_is_busy_or_comes_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, before: tuple[dict[str, dict[str, float]], ...]
+) -> None:
+    looks = nodes_are(monkeypatch, *before, B200)
+    room = asyncio.Event()
+    executor, _ = executor_over(FakePlaces(place(done, room=room)), ray_place_limit_s=0.05)
+    measuring = asyncio.create_task(executor.measure(stored(), HOLDER))
+    while len(looks) < 12:  # longer than the limit for what no node has
+        await asyncio.sleep(0.005)
+    room.set()
+    assert (await measuring).word == "ship"

@@ -6,7 +6,7 @@ from tests.support import records as make
 
 pytest.importorskip("ray")
 
-from equipoise_service.cluster.places import LABEL, resources
+from equipoise_service.cluster.places import LABEL, resources, some_node_has, told
 from equipoise_service.store import StoredError
 from equipoise_service.worker import MeasuredElsewhere, PlaceLost, stored_error
 
@@ -26,3 +26,17 @@ def test_what_failed_elsewhere_is_stored_as_it_was_told() -> None:
     told = StoredError(arm="B", stage="decode", reason="it died", log_tail="tail")
     assert stored_error(MeasuredElsewhere(told, expected=True)) == told
     assert stored_error(PlaceLost("the node is gone")) == StoredError(stage="place", reason="the node is gone")
+
+
+def test_all_of_it_has_to_be_on_one_node() -> None:
+    bundle = (("CPU", 2.0), ("GPU", 2.0))
+    apart = {"a": {"CPU": 8.0, "GPU": 1.0}, "b": {"CPU": 8.0, "GPU": 1.0}}
+    assert not some_node_has(bundle, apart)
+    assert some_node_has(bundle, apart | {"c": {"CPU": 2.0, "GPU": 2.0}})
+    assert not some_node_has(bundle, {})
+
+
+def test_nodes_are_told_by_what_a_comparison_can_ask_for() -> None:
+    nodes = {"b": {"CPU": 8.0, "GPU": 1.0, "accelerator_type:H200": 1.0, "memory": 1e9}, "a": {"memory": 1e9}}
+    assert told(nodes) == "b: 8 CPU, 1 GPU, accelerator_type:H200"
+    assert told({"a": {"memory": 1e9}}) == "no node with cores"

@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from equipoise_evals.ports import EngineFault
 from equipoise_service import errors
@@ -67,6 +68,15 @@ def test_progress_is_thinned_but_never_misses_a_stages_ends(tmp_path: Path) -> N
         '{"stage":"decode","done":3,"total":10,"detail":""}',
     ]
     store.database.close()
+
+
+def test_who_only_asks_whose_a_folder_is_does_not_keep_a_service_from_it(tmp_path: Path) -> None:
+    """As asking does, if for longer: the lock is held when the service comes, and let go of while it waits."""
+    asking = FileLock(tmp_path / "service.lock", thread_local=False)
+    asking.acquire()
+    threading.Timer(0.1, asking.release).start()
+    with holding(tmp_path, "http://x"):
+        assert holder_of(tmp_path) == Holder(pid=os.getpid(), url="http://x")
 
 
 def test_a_data_folder_is_held_by_one(tmp_path: Path) -> None:
@@ -144,6 +154,7 @@ def test_an_address_is_written_as_a_client_needs_it() -> None:
     one.socket.close()
 
 
+@pytest.mark.sqlite  # what is a folder is no file
 async def test_a_service_that_cannot_start_says_so(tmp_path: Path) -> None:
     settings = Settings(data=tmp_path, device="simulated", database_url=f"sqlite:///{tmp_path}")
     listening = bind("127.0.0.1", 0)

@@ -26,7 +26,6 @@ def test_values_come_from_the_environment_alone() -> None:
         {"EQUIPOISE_PORT": "0", "EQUIPOISE_DATA": "/d", "EQUIPOISE_ENGINE_VARIABLES": '{"A": "1"}', "PORT": "9"}
     )
     assert (settings.port, settings.data, settings.engine_variables) == (0, Path("/d"), {"A": "1"})
-    assert settings.url_of_database == "sqlite:////d/equipoise.db"
 
 
 def test_arguments_do_not_mix_with_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,6 +59,12 @@ def test_home_is_expanded() -> None:
     assert Settings.from_env({}).data == Path.home() / ".local/state/equipoise"
 
 
+@pytest.mark.sqlite
+def test_the_database_is_in_the_data_folder_unless_it_is_named() -> None:
+    assert Settings.from_env({"EQUIPOISE_DATA": "/d"}).url_of_database == "sqlite:////d/equipoise.db"
+
+
+@pytest.mark.sqlite
 def test_a_database_may_be_anywhere() -> None:
     settings = Settings.from_env({"EQUIPOISE_DATABASE_URL": "sqlite:////elsewhere/e.db"})
     assert settings.url_of_database == "sqlite:////elsewhere/e.db"
