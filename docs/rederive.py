@@ -47,9 +47,10 @@ def rederive(document: dict, clock: str = "busy") -> tuple[float, float, float]:
             if r.get("attempt", 1) == max(b.get("attempt", 1) for b in blocks if b["quad"] == r["quad"]):
                 quads.setdefault(pair, {}).setdefault(r["quad"], []).append(r)
     logs = [fmean(quad_contrast(q, clock, latency) for q in pair.values()) for pair in quads.values()]
-    if document["plan"].get("layout", "co_resident") != "co_resident":  # two launch pairs make one unit
+    stated = document["verdict"]["latency"]["evidence"][clock]
+    if stated.get("pairs_per_unit", 1) == 2:  # devices are swapped in every second launch pair: two make one unit
         logs = [fmean(both) for both in zip(logs[::2], logs[1::2])]
-    level = document["verdict"]["latency"]["evidence"][clock]["interval"]["level"]
+    level = stated["interval"]["level"]
     mean, n = fmean(logs), len(logs)
     half = t.ppf((1 + level) / 2, n - 1) * math.sqrt(sum((x - mean) ** 2 for x in logs) / (n - 1) / n)
     return math.expm1(mean), math.expm1(mean - half), math.expm1(mean + half)

@@ -125,10 +125,10 @@ def pairs_at_once(records: Records, plan: Plan, known: int, most: int) -> tuple[
 
     They follow the first ``known``, and are not complete. Nothing is decided between two looks, so those up to the next
     look depend on nothing that the others show. The first pair runs alone: its traces say whether there is anything to
-    measure. So does every pair where two make one unit, since what one cancels of the other belongs to a device set of
-    one machine.
+    measure. So does every pair where only two of them are balanced, since what one cancels of the other belongs to a
+    device set of one machine.
     """
-    if known == 0 or plan.pairs_per_unit > 1:
+    if known == 0 or plan.pairs_to_balance > 1:
         return (known + 1,)
     complete = complete_pairs(records)
     last = min((look for look in looks_of(plan) if look > known), default=plan.pairs_max)

@@ -1,7 +1,8 @@
 """How far launches differ on this machine, out of its own A/A comparisons, for a plan that borrows it.
 
-Owns the rule of what is comparable: the same host and driver, SGLang, device, model, engine options and blocks, and no
-older than the operator allows. How it is borrowed, and when the pairs at hand contradict it, is the judge's.
+Owns the rule of what is comparable: the same host and driver, SGLang, device, model, layout, engine options and
+blocks, and no older than the operator allows. How it is borrowed, and when the pairs at hand contradict it, is the
+judge's.
 """
 
 import json
@@ -40,7 +41,8 @@ class Control(NamedTuple):
 def with_history(plan: Plan, store: Store, sglang: Callable[[], str | None], days: int) -> Plan:
     """The plan with the launch variances that this machine's A/A comparisons tell, if there are enough of them.
 
-    Its looks then begin at 2 launch pairs.
+    Its looks then begin at 2 launch pairs. Where two pairs make one unit nothing is borrowed: a spread between pairs
+    is not one between units. In ``alternating`` a drift from launch to launch is part of both spreads, then and now.
 
     Args:
         plan: A resolved plan.
@@ -57,7 +59,8 @@ def with_history(plan: Plan, store: Store, sglang: Callable[[], str | None], day
     history = {metric: prior for metric in metrics if (prior := fitted(metric, controls)) is not None}
     if len(history) < len(metrics):
         return plan
-    return plan.model_copy(update={"history": history, "looks": looks_up_to(plan.pairs_max, with_history=True)})
+    looks = looks_up_to(plan.pairs_max, with_history=True, layout=plan.layout)
+    return plan.model_copy(update={"history": history, "looks": looks})
 
 
 def fitted(metric: EngineMetric, controls: Iterable[Control]) -> LaunchHistory | None:

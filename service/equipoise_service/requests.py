@@ -64,7 +64,7 @@ class CompareRequest(Frozen):
         parts: The halves to measure.
         batch_sizes: Requests decoded together, each timed in its own blocks.
         primary_batch: The batch size that decides.
-        pairs_max: At most so many launch pairs.
+        pairs_max: At most so many launch pairs; one less where that is odd and the layout decides at even numbers only.
         questions: Size of the seeded sample of questions; null asks all of them.
         shots: Worked examples before each question.
         prompting: ``completion`` of a text, or ``chat`` through the model's own chat template.

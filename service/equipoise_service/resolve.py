@@ -27,7 +27,7 @@ from equipoise_evals.model import (
     SamplingPlan,
     looks_up_to,
 )
-from equipoise_evals.model.plan import PAIRS_PER_UNIT
+from equipoise_evals.model.plan import PAIRS_TO_BALANCE
 from equipoise_service.access.addresses import address_fault, endpoint
 from equipoise_service.access.engine_options import REMOTE_CODE_FLAG, flag_faults, variable_faults
 from equipoise_service.engines.placing import PARALLEL, chosen_layout, gpus_needed
@@ -70,8 +70,8 @@ def resolve(request: CompareRequest, machine: Machine) -> Plan:
     if not request.attached and f"{model.name}@{model.revision}" in machine.settings.remote_code:
         arms = with_remote_code(arms)
     layout, why = resolve_layout(request, arms, model, machine)
-    per_unit = PAIRS_PER_UNIT[layout]
-    pairs_max = max(per_unit, request.pairs_max - request.pairs_max % per_unit)  # half a unit would decide nothing
+    balanced = PAIRS_TO_BALANCE[layout]
+    pairs_max = max(balanced, request.pairs_max - request.pairs_max % balanced)  # after an odd pair there is no look
     return Plan(
         preset=request.preset,
         model=model,

@@ -45,8 +45,9 @@ CLOCK_NAMES: dict[Phase, tuple[str, str]] = {
 IMPORTED_NAMES = ("the time per output token", "the end-to-end latency")
 LAYOUT_NOTES: dict[Layout, tuple[str, ...]] = {
     "alternating": (
-        "The engines ran one after the other, in ABBA order over two launch pairs: two launch pairs make one unit, in "
-        "which a drift from launch to launch cancels.",
+        "The engines ran one after the other, in ABBA order over two launch pairs. A drift that is linear from launch "
+        "to launch cancels in the mean of an even number of pairs, after which alone the run may stop; the spread "
+        "between pairs contains it, so that it makes the interval wider.",
     ),
     "crossover": (
         "Each engine ran on a device set of its own, and on the other's in the next launch pair: two launch pairs make "
@@ -68,7 +69,11 @@ def clock_names(evidence: LatencyEvidence) -> tuple[str, str]:
 def judge_latency(plan: Plan, latency: LatencyPlan, measured: Measured) -> LatencyVerdict | None:
     """The word on latency, or None before the first complete launch pair, or two of them where two make one unit."""
     evidence = _evidence(plan, latency, measured)
-    return None if evidence is None else _word(plan, evidence)
+    if evidence is None:
+        return None
+    decisive = measured.contrasts["busy", latency.primary_batch]
+    balanced = sum(map(len, units_of(decisive, plan.pairs_to_balance))) == len(decisive)
+    return _word(plan, evidence, may_decide=balanced and evidence.look in plan.looks)
 
 
 def _evidence(plan: Plan, latency: LatencyPlan, measured: Measured) -> LatencyEvidence | None:
@@ -159,12 +164,12 @@ def _p_slower(contrast: LatencyContrast, margin: float) -> float | None:
     return float(student_t.sf(excess / (contrast.launch_sd / math.sqrt(contrast.units)), contrast.units - 1))
 
 
-def _word(plan: Plan, evidence: LatencyEvidence) -> LatencyVerdict:
+def _word(plan: Plan, evidence: LatencyEvidence, *, may_decide: bool) -> LatencyVerdict:
     if evidence.clock == "client":
         why = "the engines ran already: only the client's clock was read, in rounds of one launch each"
         return LatencyInconclusive(why=why, pairs_needed=None, evidence=evidence)
     borrowed = evidence.busy.borrowed and evidence.period.borrowed
-    if evidence.look not in plan.looks or (evidence.busy.units < LOOKS[0] and not borrowed):
+    if not may_decide or (evidence.busy.units < LOOKS[0] and not borrowed):
         return LatencyInconclusive(
             why=_no_look(plan, evidence.look), pairs_needed=_needed_before_a_look(plan, evidence), evidence=evidence
         )
@@ -177,7 +182,7 @@ def _word(plan: Plan, evidence: LatencyEvidence) -> LatencyVerdict:
         return Equivalent(measurably_slower=any(_lies_above_zero(c) for c in (busy, period)), evidence=evidence)
     return LatencyInconclusive(
         why=_why_open(evidence),
-        pairs_needed=pairs_needed(evidence, look_levels(plan, evidence.look)),
+        pairs_needed=_likely_to_decide(plan, evidence),
         evidence=evidence,
     )
 
@@ -205,9 +210,10 @@ def _lies_above_zero(contrast: LatencyContrast) -> bool:
 
 
 def _no_look(plan: Plan, pairs: int) -> str:
+    following = _next_look(plan, pairs)
     if not plan.looks or pairs == plan.pairs_max:
-        return f"{pairs} of at most {plan.pairs_max} launch pairs: at least {least_pairs(plan)} are needed to decide"
-    return f"{pairs} launch pairs finished; the next look is planned at {_next_look(plan, pairs)}"
+        return f"{pairs} of at most {plan.pairs_max} launch pairs: at least {following} are needed to decide"
+    return f"{pairs} launch pairs finished; the next look is planned at {following}"
 
 
 def _needed_before_a_look(plan: Plan, evidence: LatencyEvidence) -> int | None:
@@ -215,17 +221,28 @@ def _needed_before_a_look(plan: Plan, evidence: LatencyEvidence) -> int | None:
     soonest = _next_look(plan, evidence.look)
     if evidence.busy.launch_sd is None:
         return soonest
-    needed = pairs_needed(evidence, look_levels(plan, evidence.look))
+    needed = _likely_to_decide(plan, evidence)
     return None if needed is None else max(soonest, needed)
 
 
+def _likely_to_decide(plan: Plan, evidence: LatencyEvidence) -> int | None:
+    """Fewest launch pairs, of those after which there could be a look, that are likely to decide."""
+    needed = pairs_needed(evidence, look_levels(plan, evidence.look))
+    return None if needed is None else _balanced(plan, needed)
+
+
 def _next_look(plan: Plan, pairs: int) -> int:
-    return next((look for look in plan.looks if look > pairs), max(least_pairs(plan), pairs + 1))
+    return next((look for look in plan.looks if look > pairs), max(least_pairs(plan), _balanced(plan, pairs + 1)))
 
 
 def least_pairs(plan: Plan) -> int:
     """Launch pairs below which nothing can be decided: a t interval over fewer than 3 units is too wide."""
-    return LOOKS[0] * plan.pairs_per_unit
+    return _balanced(plan, LOOKS[0] * plan.pairs_per_unit)
+
+
+def _balanced(plan: Plan, pairs: int) -> int:
+    """So many launch pairs, or one more where the orders, or the devices, of both arms are then the same."""
+    return math.ceil(pairs / plan.pairs_to_balance) * plan.pairs_to_balance
 
 
 def _why_open(evidence: LatencyEvidence) -> str:

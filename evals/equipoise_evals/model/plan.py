@@ -13,7 +13,8 @@ Prompting = Literal["completion", "chat"]
 """Whether a question is a text to go on with, or a user's turn that the model's chat template wraps."""
 Layout = Literal["co_resident", "alternating", "crossover"]
 """Where the engines of a launch pair run: both at once on one device set; one after the other on it; or both at once on
-a device set each, swapped from pair to pair. Of the last two, two pairs make one unit: see ``Plan.pairs_per_unit``."""
+a device set each, swapped from pair to pair. What the order adds in the second, or the devices in the third, comes the
+other way round in the next pair: see ``PAIRS_TO_BALANCE`` and ``Plan.pairs_per_unit``."""
 EngineMetric = Literal["busy", "period"]
 Phase = Literal["decode", "prefill"]
 """What blocks time: decode steps, or prefills of whole prompts."""
@@ -185,22 +186,27 @@ class LaunchHistory(Frozen):
 
 
 LOOKS = (3, 4, 5, 6, 8, 10)
-"""Launch pairs after which a run may stop. Below 3 pairs a t interval is too wide to decide anything."""
+"""Units after which a run may stop. Below 3 a t interval is too wide to decide anything."""
 
+PAIRS_PER_UNIT: dict[Layout, int] = {"co_resident": 1, "alternating": 1, "crossover": 2}
+"""Launch pairs averaged into one log-ratio; see ``Plan.pairs_per_unit``."""
 
-PAIRS_PER_UNIT: dict[Layout, int] = {"co_resident": 1, "alternating": 2, "crossover": 2}
+PAIRS_TO_BALANCE: dict[Layout, int] = {"co_resident": 1, "alternating": 2, "crossover": 2}
+"""Launch pairs over which the order of launches, or the devices, is the same for both arms: looks come after whole
+multiples. ``co_resident`` draws its order of starts anew for every other pair, and looks after any."""
 
 
 def looks_up_to(pairs_max: int, *, with_history: bool = False, layout: Layout = "co_resident") -> tuple[int, ...]:
-    """The looks of a plan of at most ``pairs_max`` launch pairs; the last unit is always one, from the first look on.
+    """The looks of a plan of at most ``pairs_max`` launch pairs; the last balanced number of them is always one.
 
-    A look at 2 pairs exists only where the launch variance is borrowed from history. Where two pairs make one unit,
-    looks come after whole units.
+    A look at 2 pairs exists only where the launch variance is borrowed from history. ``alternating`` looks at even
+    numbers of pairs only: at an odd one, a drift from launch to launch does not cancel.
     """
-    looks, per_unit = (2, *LOOKS) if with_history else LOOKS, PAIRS_PER_UNIT[layout]
-    most = pairs_max // per_unit
-    units = (*(look for look in looks if look < most), most) if most >= looks[0] else ()
-    return tuple(per_unit * unit for unit in units)
+    balanced, per_unit = PAIRS_TO_BALANCE[layout], PAIRS_PER_UNIT[layout]
+    units = (2, *LOOKS) if with_history else LOOKS
+    looks = [per_unit * look for look in units if per_unit * look % balanced == 0]
+    last = pairs_max - pairs_max % balanced
+    return (*(look for look in looks if look < last), last) if last >= looks[0] else ()
 
 
 class Plan(Frozen):
@@ -250,10 +256,15 @@ class Plan(Frozen):
     def pairs_per_unit(self) -> int:
         """Launch pairs averaged into one log-ratio, the unit of every interval.
 
-        Two where the arms differ in more than the change under test within one pair, by a device or by the hour, and
-        the other way round in the next: in their mean it cancels.
+        Two where the arms of one pair ran on different devices, swapped in the next: in the mean of both a difference
+        between the devices cancels, and it does not count as spread.
         """
         return PAIRS_PER_UNIT[self.layout]
+
+    @property
+    def pairs_to_balance(self) -> int:
+        """Launch pairs after whole multiples of which the orders and devices of both arms were the same."""
+        return PAIRS_TO_BALANCE[self.layout]
 
     @model_validator(mode="after")
     def _layout_can_be_had(self) -> Self:
@@ -261,10 +272,10 @@ class Plan(Frozen):
             return self
         if self.arms.attached:
             raise ValueError("engines that ran already are where they are: their layout can only be co_resident")
-        if self.history:
-            raise ValueError(f"history is of launch pairs on one device set, so it says nothing of {self.layout}")
-        if any(look % self.pairs_per_unit for look in self.looks):
-            raise ValueError(f"looks {list(self.looks)} must be even: in {self.layout} two launch pairs make one unit")
+        if self.history and self.pairs_per_unit > 1:
+            raise ValueError(f"history is of single launch pairs, so it says nothing of the units of {self.layout}")
+        if any(look % self.pairs_to_balance for look in self.looks):
+            raise ValueError(f"looks {list(self.looks)} must be even: in {self.layout} two launch pairs balance")
         return self
 
     @model_validator(mode="after")

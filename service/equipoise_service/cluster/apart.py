@@ -22,8 +22,8 @@ log = logging.getLogger(__name__)
 
 
 def may_run_apart(plan: Plan, device: Device) -> bool:
-    """Whether pairs of a plan may run on different nodes: where one pair is one unit, on GPUs of one kind."""
-    return plan.pairs_per_unit == 1 and plan.pairs_max > 1 and (device != "cuda" or bool(plan.gpu_type))
+    """Whether pairs of a plan may run on different nodes: where none balances another, on GPUs of one kind."""
+    return plan.pairs_to_balance == 1 and plan.pairs_max > 1 and (device != "cuda" or bool(plan.gpu_type))
 
 
 async def measured_apart(

@@ -41,7 +41,10 @@ class Control(NamedTuple):
 
 
 class Noise(NamedTuple):
-    """One machine. ``launch_sd`` is the SD of a launch pair's log-ratio, pooled; None without two pairs in any run."""
+    """One machine in one layout.
+
+    ``launch_sd`` is the SD of a launch pair's log-ratio, pooled; None without two pairs, each a unit, in any run.
+    """
 
     machine: str
     controls: tuple[Control, ...]
@@ -93,22 +96,32 @@ def changes_between(before: Mapping[str, str], after: Mapping[str, str]) -> tupl
 
 
 def noise_of(store: Store) -> list[Noise]:
-    """Each machine's A/A comparisons, the newest first, and how far its launches differ."""
+    """Each machine's A/A comparisons, the newest first, and how far its launches differ.
+
+    Layouts stand apart: engines that share a GPU may differ many times more than those that have it alone.
+    """
     machines: dict[str, list[Control]] = {}
     with store.database.read() as connection:
         lines = read_declared_aa(connection, MOST)
     for line in lines:
         stored = store.comparisons.get(line.id)
-        verdict = Verdict.model_validate_json(stored.verdict) if stored and stored.verdict else None
-        evidence = verdict.latency.evidence if verdict and verdict.latency else None
+        if stored is None or stored.verdict is None:
+            continue
+        plan, verdict = json.loads(stored.plan), Verdict.model_validate_json(stored.verdict)
+        evidence = verdict.latency.evidence if verdict.latency else None
         # Rounds with engines that ran already say nothing of launches, and their times are the client's.
         if evidence is not None and evidence.clock == "engine":
             control = Control(line.id, line.created_at, line.model_name, evidence.busy)
-            machines.setdefault(line.machine or "not recorded", []).append(control)
+            machines.setdefault(_where(line.machine, plan), []).append(control)
     return [
         Noise(machine, tuple(controls), pooled_sd(control.busy for control in controls))
         for machine, controls in sorted(machines.items())
     ]
+
+
+def _where(machine: str | None, plan: Mapping[str, Any]) -> str:
+    layout = plan.get("layout", "co_resident")
+    return (machine or "not recorded") + ("" if layout == "co_resident" else f", {layout}")
 
 
 def pooled_sd(contrasts: Iterable[LatencyContrast]) -> float | None:

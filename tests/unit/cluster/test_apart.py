@@ -145,4 +145,5 @@ def test_gpus_of_one_kind_only_and_pairs_that_are_units() -> None:
     assert not may_run_apart(make.plan(), "cuda")
     assert may_run_apart(make.plan(gpu_type="H200"), "cuda")
     assert not may_run_apart(make.plan(layout="crossover"), "cpu")
+    assert not may_run_apart(make.plan(layout="alternating"), "cpu")
     assert not may_run_apart(make.plan(pairs_max=1), "cpu")

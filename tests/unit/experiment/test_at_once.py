@@ -40,8 +40,9 @@ def test_a_look_at_the_passes_comes_before_more_of_them_are_made() -> None:
     assert at_once(8, make.plan(accuracy=two, latency=None), 1) == (2,)
 
 
-def test_pairs_that_make_one_unit_with_another_run_one_after_the_other() -> None:
+def test_pairs_of_which_one_balances_another_run_one_after_the_other() -> None:
     assert at_once(8, make.plan(accuracy=None, layout="crossover"), 1) == (2,)
+    assert at_once(8, make.plan(accuracy=None, layout="alternating"), 1) == (2,)
 
 
 async def test_a_gap_that_a_lost_machine_left_is_filled_and_nothing_else_is_launched() -> None:

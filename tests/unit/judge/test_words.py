@@ -177,7 +177,7 @@ def test_no_card_says_that_there_is_no_difference(log: float) -> None:
 
 @pytest.mark.parametrize(("pairs", "little"), [(4, True), (6, False)])
 def test_two_units_bound_little_however_many_pairs_they_are(pairs: int, little: bool) -> None:
-    plan = make.plan(pairs, layout="alternating", looks=(pairs,))
+    plan = make.plan(pairs, layout="crossover", looks=(pairs,))
     logs = [-0.02 + 1e-4 * pair for pair in range(pairs)]
     verdict = judge(make.together(make.launches(plan, pairs), make.treatment(), make.exact_blocks(logs)), plan)
     assert (f"{pairs} launch pairs, which bound little" in verdict.how_sure) is little

@@ -12,7 +12,7 @@ from equipoise_service.store import Store
 from tests.support import records as make
 from tests.support import stored as keep
 from tests.support.attached import ARMS, client_blocks, launches
-from tests.support.worlds import attested, declared_aa, every_word
+from tests.support.worlds import attested, declared_aa, every_word, observed
 
 
 @pytest.fixture
@@ -58,6 +58,17 @@ def test_the_noise_of_each_machine_is_pooled_over_its_controls(store: Store) -> 
     # (2 x 0.01^2 + 4 x 0.02^2) / 6
     assert pooled_sd([three, five]) == pytest.approx(math.sqrt(0.0003))
     assert pooled_sd([busy.model_copy(update={"pairs": 1, "launch_sd": None})]) is None
+
+
+def test_layouts_are_not_pooled_with_each_other(store: Store) -> None:
+    together = declared_aa()
+    keep.finish(store, *together)
+    alone = attested(observed(make.plan(4, declared_aa=True, arms=together.plan.arms, layout="alternating")), "0.5.17")
+    keep.finish(store, *alone)
+    machines = noise_of(store)
+    assert [one.machine for one in machines] == ["NVIDIA H200", "NVIDIA H200, alternating"]
+    assert [len(one.controls) for one in machines] == [1, 1]
+    assert machines[1].launch_sd == pytest.approx(machines[1].controls[0].busy.launch_sd)
 
 
 def test_a_clients_times_are_no_noise_of_launches(store: Store) -> None:

@@ -136,10 +136,30 @@ def test_nothing_is_borrowed_where_nothing_may_be(store: Store) -> None:
     assert with_history(planned(), store, sglang, 0) == planned()
 
 
-def test_layouts_whose_unit_is_two_pairs_borrow_nothing(store: Store) -> None:
+def test_a_layout_whose_unit_is_two_pairs_borrows_nothing(store: Store) -> None:
     for seed in range(3):
-        an_aa(store, seed, layout="alternating", pairs=6)
-    plan = planned(layout="alternating", pairs_max=6)
+        an_aa(store, seed, layout="crossover", pairs=6)
+    plan = planned(layout="crossover", pairs_max=6)
+    assert with_history(plan, store, sglang, DAYS) == plan
+
+
+def test_engines_that_run_one_after_the_other_borrow_from_their_like_and_may_decide_at_two_pairs(store: Store) -> None:
+    ids = [an_aa(store, seed, layout="alternating", pairs=4) for seed in range(3)]
+    assert not with_history(planned(), store, sglang, DAYS).history  # engines that share a device are not their like
+    plan = with_history(planned(layout="alternating", pairs_max=9), store, sglang, DAYS)
+    assert plan.looks == (2, 4, 6, 8)
+    assert Plan.model_validate_json(plan.model_dump_json()) == plan
+    assert all(comparison_id in plan.history["period"].source for comparison_id in ids)
+    blocks = make.blocks(plan, 2, np.random.default_rng(9), effect=-0.05)
+    verdict = judge(make.together(make.launches(plan, 2), make.treatment(), blocks), plan)
+    assert verdict.latency is not None
+    assert (verdict.latency.word, verdict.latency.evidence.busy.borrowed) == ("faster", True)
+
+
+def test_runs_on_a_shared_device_are_no_history_of_engines_alone(store: Store) -> None:
+    for seed in range(3):
+        an_aa(store, seed)
+    plan = planned(layout="alternating")
     assert with_history(plan, store, sglang, DAYS) == plan
 
 

@@ -219,10 +219,10 @@ def test_no_interpreter_is_a_refusal_of_the_machine(tmp_path: Path, folder: Path
 
 def test_a_layout_is_taken_as_asked_and_looks_fit_it(tmp_path: Path, folder: Path) -> None:
     plan = plan_of(tmp_path, folder, layout="alternating")
-    assert (plan.layout, plan.layout_why, plan.looks) == ("alternating", "it was asked for", (6, 8, 10))
+    assert (plan.layout, plan.layout_why, plan.looks) == ("alternating", "it was asked for", (4, 6, 8, 10))
     assert plan_of(tmp_path, folder).layout == "co_resident"
     odd = plan_of(tmp_path, folder, layout="alternating", pairs_max=7)
-    assert (odd.pairs_max, odd.looks) == (6, (6,))  # half a unit would decide nothing
+    assert (odd.pairs_max, odd.looks) == (6, (4, 6))  # after a seventh pair there would be no look
     assert "not known" in plan_of(tmp_path, folder).layout_why
 
 
