@@ -1,6 +1,5 @@
 """What stored records of a GPU run must show, each claim beside what was seen. Pure: a record can be checked again."""
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise
@@ -188,10 +187,10 @@ def injected_delay(document: Document) -> list[Claim]:
         one.attestation.get("test_delay_measured_us") for one in document.observed.of(LaunchRecord) if one.role == "B"
     ]
     delay_us = fmean([float(us) for us in told if isinstance(us, int | float)] or [0.0])
-    if verdict.latency is None or verdict.latency.evidence.busy.pairs < 2:
-        return [Claim("at least two launch pairs are compared", holds=False, seen="none")]
+    if verdict.latency is None or verdict.latency.evidence.busy.units < 2:
+        return [Claim("at least two units of launch pairs are compared", holds=False, seen="none")]
     busy = verdict.latency.evidence.busy
-    interval = ratio_interval([math.log1p(effect) for effect in busy.per_pair], confidence=0.9875)
+    interval = ratio_interval(busy.unit_logs, confidence=0.9875)
     low, estimate, high = (busy.baseline_us * (ratio - 1) for ratio in (interval.low, interval.ratio, interval.high))
     seen = f"{estimate:.1f} [{low:.1f}, {high:.1f}] us for {delay_us:.1f} us, {busy.pairs} pairs"
     found = [Claim("the 98.75 % interval covers the measured delay", low <= delay_us <= high, seen)]

@@ -5,7 +5,6 @@ python -m tests.gpu.launches docs/evidence/h200 > docs/evidence/h200-launches.md
 
 import argparse
 import lzma
-import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import stdev
@@ -94,8 +93,8 @@ def contrasts(document: RecordsDocument) -> Iterable[LatencyContrast]:
 
 
 def launch_sd(document: RecordsDocument, batch: int) -> str:
-    """SD of the launch pairs' log-ratios at a batch size, in percent; a dash where it was not timed."""
-    logs = [[math.log1p(effect) for effect in one.per_pair] for one in contrasts(document) if one.batch == batch]
+    """SD of the log-ratios at a batch size, of the units that decide, in percent; a dash where it was not timed."""
+    logs = [one.unit_logs for one in contrasts(document) if one.batch == batch]
     return f"{100 * stdev(logs[0]):.2f} %" if logs else "-"
 
 

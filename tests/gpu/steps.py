@@ -19,15 +19,13 @@ AA_8B: dict[str, Any] = {
     "baseline": DUMMY_WEIGHTS,
     "candidate": {"name": "baseline-again", "scratch": "baseline", **DUMMY_WEIGHTS},
 }
-# Steps of the small model are the shorter ones, so that a delay of 25 us stands out; many of them, since they jump
-# between two levels.
+# Steps of the small model are the shorter ones, so that a delay of 25 us stands out; each engine has a GPU for itself.
 AA_DELAYED: dict[str, Any] = {
     "parts": ["latency"],
-    "pairs_max": 3,
+    "pairs_max": 4,
     "declared_aa": True,
     "batch_sizes": [16],
-    "steps_per_block": 512,
-    "quads": 4,
+    "layout": "crossover",
 }
 
 
@@ -120,8 +118,24 @@ STEPS: dict[str, Step] = {
     **{f"aa-8b-{number:02}": Step("llama-8b-shape", AA_8B, claims.no_difference) for number in range(1, 11)},
     # The variance of the first H200 records asks for many short blocks; do launches then differ less?
     "aa-8b-short-blocks": Step("llama-8b-shape", {**AA_8B, "steps_per_block": 48, "quads": 12}, claims.no_difference),
-    # One engine alone on the GPU: does it jump between levels too, and does the order of starts matter?
-    "aa-8b-alone": Step("llama-8b-shape", {**AA_8B, "pairs_max": 2, "layout": "alternating"}, claims.no_difference),
+    # One engine alone on the GPU: as precise as `crossover`, on one GPU. Three of them make a history to borrow from.
+    **{
+        f"aa-8b-alone-{number:02}": Step(
+            "llama-8b-shape", {**AA_8B, "pairs_max": 2, "layout": "alternating"}, claims.no_difference
+        )
+        for number in range(1, 4)
+    },
+    "verdict-8b-alone": Step(
+        "llama-8b-shape",
+        {
+            "parts": ["latency"],
+            "pairs_max": 10,
+            "layout": "alternating",
+            "baseline": DUMMY_WEIGHTS,
+            "candidate": DUMMY_WEIGHTS,
+        },
+        claims.cheap_and_faster,
+    ),
     "starts": Step("llama-8b-shape", {**AA_8B, "pairs_max": 4}, claims.starts),
     "verdict-8b": Step(
         "llama-8b-shape",
@@ -129,13 +143,14 @@ STEPS: dict[str, Step] = {
         claims.cheap_and_faster,
     ),
     **{
-        f"delay-{delay_us}": Step(
+        f"delay-{delay_us}-alone": Step(
             "smollm2",
             {
                 **AA_DELAYED,
                 "candidate": {"name": "delayed", "scratch": "baseline", "environment": delayed(delay_us)},
             },
             claims.injected_delay,
+            gpus=2,
         )
         for delay_us in (0, 25, 50, 100)
     },

@@ -217,7 +217,8 @@ def simulated(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]
         "EQUIPOISE_ENGINE_VARIABLES": json.dumps({"EQUIPOISE_SIM": json.dumps(world)}),
     }
 
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    def run(*arguments: str, gpus: int = 0) -> subprocess.CompletedProcess[str]:
+        devices = {"EQUIPOISE_DEVICES": json.dumps([str(number) for number in range(gpus)])}
         command = [
             sys.executable,
             "-m",
@@ -228,7 +229,13 @@ def simulated(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]
             str(tmp_path / "out"),
         ]
         return subprocess.run(
-            [*command, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False
+            [*command, *arguments],
+            cwd=ROOT,
+            env=environment | devices,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
         )
 
     return run
@@ -260,10 +267,10 @@ def test_an_injected_delay_is_measured_over_simulated_engines(
     simulated: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
     """100 us in each step of about 2 ms; simulated launches differ by 0.05 %, and the engine attests the delay."""
-    done = simulated("delay-100")
+    done = simulated("delay-100-alone", gpus=2)
     assert done.returncode == 0, done.stdout + done.stderr
-    kept: dict[str, Any] = json.loads((tmp_path / "out" / "delay-100.json").read_text())
-    assert kept["verdict"]["latency"]["word"] == "slower"
+    kept: dict[str, Any] = json.loads((tmp_path / "out" / "delay-100-alone.json").read_text())
+    assert kept["verdict"]["latency"]["evidence"]["busy"]["pairs"] == 4
     assert {claim["claim"] for claim in kept["claims"]} >= {
         "the 98.75 % interval covers the measured delay", "the bias is at most 10 %",
     }  # fmt: skip
