@@ -65,7 +65,7 @@ async def test_an_engine_that_gives_no_log_probabilities_is_named_and_the_run_go
 
 async def test_a_resumed_run_asks_each_divergence_once() -> None:
     chosen: list[Call] = []
-    kill = Killed("decode", 7)  # in the blocks of the first pair, after its passes
+    kill = Killed("attest", 3)  # where the guards of the first pair are looked at last, after its passes
 
     async def count_and_kill(call: Call) -> None:
         if call.method == "choose":
