@@ -111,6 +111,7 @@ def _stored(facts: Facts, texts: RecordTexts, verdict: Verdict | None) -> Stored
         plan=texts.plan,
         verdict=texts.verdict,
         verdict_word=None if verdict is None else verdict.overall.word,
+        claim=0,  # no worker of this database has ever begun it
         heartbeat_at=None,
         deadline_at=None,
     )
