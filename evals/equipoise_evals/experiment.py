@@ -46,7 +46,8 @@ async def run_comparison(plan: Plan, prompts: Sequence[AnyPrompt], world: World)
     """Measure launch pairs until the plan is decided, then judge what was recorded.
 
     A recorder that holds records already is gone on with: complete launch pairs stay, the one that was cut short is
-    launched again, and no question that it had answered is asked again.
+    launched again, and no question that it had answered is asked again. Where two pairs balance each other, one without
+    the other is launched again too: it may have run on other devices.
 
     Args:
         plan: What is measured, and when a look may end it.
@@ -58,6 +59,8 @@ async def run_comparison(plan: Plan, prompts: Sequence[AnyPrompt], world: World)
     """
     found = world.recorder.records()
     known = finished_pairs(found)
+    if known < plan.pairs_max:
+        known -= known % plan.pairs_to_balance
     verdict = judge(of_first_pairs(found, known), plan)
     if known and is_decided(verdict, plan, known):
         return judge(found, plan)

@@ -65,13 +65,11 @@ def resolve(request: CompareRequest, machine: Machine) -> Plan:
     if latency is not None:
         for role, arm in of_roles(arms):
             require_batches_fit(arm, role, latency)
-    accuracy = resolve_accuracy(request, machine)
     model = attached_model(request.model) if request.attached else machine.model(request.model)
     if not request.attached and f"{model.name}@{model.revision}" in machine.settings.remote_code:
         arms = with_remote_code(arms)
     layout, why = resolve_layout(request, arms, model, machine)
-    balanced = PAIRS_TO_BALANCE[layout]
-    pairs_max = max(balanced, request.pairs_max - request.pairs_max % balanced)  # after an odd pair there is no look
+    pairs_max = balanced_pairs(request.pairs_max, layout)
     return Plan(
         preset=request.preset,
         model=model,
@@ -83,7 +81,7 @@ def resolve(request: CompareRequest, machine: Machine) -> Plan:
         gpu_type=request.gpu_type or "",
         looks=looks_up_to(pairs_max, layout=layout),
         seed=request.seed,
-        accuracy=accuracy,
+        accuracy=resolve_accuracy(request, machine, pairs_max),
         latency=latency,
         stress=request.stress,
         evidence=preset.evidence if request.evidence is None else request.evidence,
@@ -263,8 +261,13 @@ def resolve_latency(request: CompareRequest, machine: Machine, phase: Phase = "d
     )
 
 
-def resolve_accuracy(request: CompareRequest, machine: Machine) -> AccuracyPlan | None:
-    """The accuracy half, its questions drawn; None if it was not asked for."""
+def balanced_pairs(pairs_max: int, layout: Layout) -> int:
+    """At most so many launch pairs: no look comes after an odd one where two balance each other. One alone stays."""
+    return pairs_max - pairs_max % PAIRS_TO_BALANCE[layout] or pairs_max
+
+
+def resolve_accuracy(request: CompareRequest, machine: Machine, pairs_max: int) -> AccuracyPlan | None:
+    """The accuracy half, its questions drawn, a pass in each launch pair; None if it was not asked for."""
     if "accuracy" not in request.parts:
         return None
     profile = machine.profile
@@ -273,7 +276,7 @@ def resolve_accuracy(request: CompareRequest, machine: Machine) -> AccuracyPlan 
         sampling=SamplingPlan(max_new_tokens=request.max_new_tokens or profile.max_new_tokens),
         shots=request.shots,
         concurrency=request.concurrency or profile.concurrency,
-        passes_max=request.pairs_max,
+        passes_max=pairs_max,
         margin_pp=request.margin_accuracy_pp,
         prompting=request.prompting,
     )

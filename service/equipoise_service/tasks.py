@@ -1,17 +1,19 @@
 """Ends of work that a cancellation must not cut short: engines are gone, or a device stays held."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable
 from typing import TypeVar
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 
 async def to_the_end(work: Awaitable[T]) -> T:
     """Wait until ``work`` is done, however often this task is cancelled meanwhile; that is raised afterwards.
 
     Raises:
-        CancelledError: This task was cancelled; ``work`` is done nevertheless.
+        CancelledError: This task was cancelled; ``work`` is done nevertheless, and what it failed with is the cause.
     """
     task = asyncio.ensure_future(work)
     order: asyncio.CancelledError | None = None
@@ -20,10 +22,12 @@ async def to_the_end(work: Awaitable[T]) -> T:
             await asyncio.wait({task})  # which, other than awaiting the task, hands no cancellation on to it
         except asyncio.CancelledError as cancelled:
             order = cancelled
-    result = task.result()
     if order is not None:
-        raise order
-    return result
+        failure = None if task.cancelled() else task.exception()
+        if failure is not None:
+            log.error("failed while this was cancelled", exc_info=failure)
+        raise order from failure
+    return task.result()
 
 
 async def cancelled(task: "asyncio.Task[object] | asyncio.Task[None]") -> None:

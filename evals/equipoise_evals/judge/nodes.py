@@ -19,13 +19,15 @@ SUSPECT_P = 0.01
 
 
 def node_effects(units: Sequence[Unit], nodes: Mapping[int, str]) -> NodeEffects | None:
-    """What units show on each node, by the number of the pair; None where all ran on one, or it was not recorded.
+    """What units show on each node, by the number of the pair; None where all ran on one, or one's was not recorded.
 
     A unit of two pairs on two nodes stands under both names: what one pair was to cancel of the other may remain.
     """
+    if any(not nodes.get(pair.pair) for unit in units for pair in unit):
+        return None
     logs: dict[str, list[float]] = {}
     for unit in units:
-        name = " and ".join(sorted({nodes[pair.pair] for pair in unit if pair.pair in nodes}))
+        name = " and ".join(sorted({nodes[pair.pair] for pair in unit}))
         logs.setdefault(name, []).append(fmean(pair.log_ratio for pair in unit))
     if len(logs) < 2:
         return None

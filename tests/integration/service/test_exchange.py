@@ -62,7 +62,7 @@ def opened(folder: Path) -> Store:
 
 
 def everything(folder: Path) -> dict[str, tuple[Any, ...]]:
-    """What a database holds of each ended comparison, but for keys, heartbeats and the numbers of its records."""
+    """What a database holds of each ended comparison, but for keys, claims, heartbeats and its records' numbers."""
     store = opened(folder)
     found = {}
     for item in store.comparisons.page(ListFilter(), 100).items:
@@ -70,7 +70,7 @@ def everything(folder: Path) -> dict[str, tuple[Any, ...]]:
         assert one is not None
         parts = [(part.kind, part.payload) for part in store.records.parts(one.id)]
         if one.status != "queued":
-            found[one.id] = (one._replace(heartbeat_at=None), item, parts, store.events.after(one.id, 0))
+            found[one.id] = (one._replace(claim=0, heartbeat_at=None), item, parts, store.events.after(one.id, 0))
     store.database.close()
     return found
 

@@ -5,11 +5,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from equipoise_service.store import ListFilter, Store
 from tests.fakes.demo import ROOT
 from tests.fakes.gallery import PICTURES
 
 
+@pytest.mark.sqlite
 def test_each_picture_of_the_gallery_gets_exactly_its_word(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("EQUIPOISE_")}
     ran = subprocess.run(

@@ -16,6 +16,8 @@ from equipoise_evals.model import (
     Invalid,
     KernelEvidence,
     LaunchHistory,
+    LaunchRecord,
+    Layout,
     PassRecord,
     TreatmentRecord,
 )
@@ -138,3 +140,19 @@ def test_a_layout_that_cannot_be_had_is_no_plan(changes: dict[str, Any], says: s
         changes = {"arms": arms.model_copy(update=values)}
     with pytest.raises(ValueError, match=says):
         make.plan(10, layout="crossover", **changes)
+
+
+@pytest.mark.parametrize("layout", ["crossover", "alternating"])
+async def test_a_pair_without_its_other_one_is_launched_again_since_it_may_be_on_other_devices(layout: Layout) -> None:
+    """Killed in the second pair of two that balance each other: both run again, and what they show is theirs."""
+    kill = Killed("decode", 4 + 8 + 4 + 3)  # four warm-ups and eight blocks a pair
+    plan = make.plan(6, layout=layout, accuracy=make.accuracy_plan(4))
+    recorder = ListRecorder()
+    world = World(FakeLauncher(recorder, kill), lambda: 0.0, recorder, silent)
+    with pytest.raises(EngineFault, match="killed"):
+        await run_comparison(plan, prompts(), world)
+    verdict = await run_comparison(plan, prompts(), world)
+    launched = [launch.pair for launch in recorder.records().of(LaunchRecord)]
+    assert (launched.count(1), launched.count(3)) == (2 * 2, 2)
+    unbroken, _, _ = await run(layout=layout, pairs_max=6)
+    assert (verdict.accuracy, verdict.latency) == (unbroken.accuracy, unbroken.latency)

@@ -44,6 +44,11 @@ def test_the_interval_is_that_of_all_pairs_and_each_node_is_shown_beside_it() ->
     )
 
 
+def test_nothing_is_said_of_nodes_where_one_was_not_recorded() -> None:
+    """As for a comparison that began on the service's own machine and went on in a cluster."""
+    assert evidence([-0.016, -0.017, -0.018], ["", "y", "y"]).nodes is None
+
+
 def test_nodes_on_which_the_change_is_of_another_size_are_named() -> None:
     found = evidence([-0.0160, -0.0101, -0.0161, -0.0100, -0.0159], ["x", "y", "x", "y", "x"])
     assert found.nodes is not None

@@ -223,6 +223,10 @@ def test_a_layout_is_taken_as_asked_and_looks_fit_it(tmp_path: Path, folder: Pat
     assert plan_of(tmp_path, folder).layout == "co_resident"
     odd = plan_of(tmp_path, folder, layout="alternating", pairs_max=7)
     assert (odd.pairs_max, odd.looks) == (6, (4, 6))  # after a seventh pair there would be no look
+    assert odd.accuracy is not None
+    assert odd.accuracy.passes_max == 6  # a seventh pass would never come, and looks are spent over those that do
+    alone = plan_of(tmp_path, folder, layout="alternating", pairs_max=1)
+    assert (alone.pairs_max, alone.looks) == (1, ())
     assert "not known" in plan_of(tmp_path, folder).layout_why
 
 

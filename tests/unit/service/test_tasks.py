@@ -50,6 +50,22 @@ async def test_the_end_comes_before_the_cancellation(times: int) -> None:
     assert order == ["done", "left"]
 
 
+async def test_a_cancellation_is_not_lost_where_the_work_fails() -> None:
+    may_end = asyncio.Event()
+
+    async def broken() -> None:
+        await may_end.wait()
+        raise ValueError("why")
+
+    task = asyncio.create_task(to_the_end(broken()))
+    await asyncio.sleep(0)
+    await cancel_often(task, 2)
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError) as order:
+        await task
+    assert isinstance(order.value.__cause__, ValueError)
+
+
 async def test_what_work_gives_or_raises_is_handed_on() -> None:
     async def broken() -> None:
         raise ValueError("why")
