@@ -2,7 +2,10 @@
 
 ``make bench-scale`` writes docs/evidence/bench-scale.txt; docs/scale.md says what it means. Durations of launch pairs
 and the size of records are those of real runs on H200s (docs/evidence/h200), drawn with replacement; what is assumed
-instead is printed first. Bytes in PostgreSQL are measured in a database that those records are put into.
+instead is printed first. The records are of the earlier half of a day: engines started one after the other, those of
+the first pair were traced before they were timed, and all had six seconds to end. Later warm pairs that only time
+decoding take 58 to 71 s where these take 67 to 102 s (docs/scale.md). Bytes in PostgreSQL are measured in a database
+that those records are put into.
 """
 
 import heapq

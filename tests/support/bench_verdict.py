@@ -39,7 +39,7 @@ METHOD = f"""{HEADING}
 
 Every design gets the same simulated launch pairs and pays the same for them: an engine start takes 60 to 78 s and the
 blocks of a pair 10 to 20 s, drawn evenly, what the first H200 host showed; in the records kept here (`h200/`) warm
-starts take 27 to 41 s, so take the ratios rather than the seconds. Starts are charged one after the other. `measure`,
+starts take 27 to 49 s, so take the ratios rather than the seconds. Starts are charged one after the other. `measure`,
 the looks and `conclude` are those of the product; fixed designs have one look, at their end; the naive one takes the
 steps of one launch per arm for independent (Welch's t). The margin of `equivalent` is 1 %. The history is fitted anew
 to six simulated A/A comparisons of three pairs, for hundreds of machines; a machine pays for it once, and the last

@@ -22,10 +22,10 @@ class PlannedBlock(Frozen):
 def launch_order(plan: Plan, pair: int) -> tuple[Role, Role]:
     """Which engine of a launch pair starts first; the same for the same seed and pair.
 
-    Drawn for every other pair where both run at once on one device set, and turned round in the next: the engine that
-    takes its memory first was up to 0.7 % faster on an H200, and over two pairs that cancels. ``alternating`` launches
-    in ABBA order, so that a drift from launch to launch cancels over two pairs. ``crossover`` changes the order every
-    second pair, so that over four pairs each arm was first on each device set once.
+    Drawn for every other pair where both run at once on one device set, and turned round in the next: by the order
+    alone equal engines differed by 0 to 1.2 % on H200s, and over an even number of pairs that cancels. ``alternating``
+    launches in ABBA order, so that a drift from launch to launch cancels over two pairs. ``crossover`` changes the
+    order every second pair, so that over four pairs each arm was first on each device set once.
     """
     if plan.layout == "co_resident":
         return _order(plan, f"launch/{(pair - 1) // 2}", turns=pair - 1)
