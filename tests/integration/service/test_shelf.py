@@ -151,7 +151,10 @@ async def test_a4_09_answers_of_an_engine_that_died_are_kept_and_give_no_verdict
         assert kept == ["B"] * 7
         # The other arm is not affected: its pass is whole if it came first.
         assert {record["role"] for record in records if record["kind"] == "pass"} <= {"A"}
-        assert [record["clean"] for record in records if record["kind"] == "stop"] == [True, True]
+        # More than one an arm where another test's engine took its port meanwhile.
+        stops = [record for record in records if record["kind"] == "stop"]
+        assert {record["role"] for record in stops} == {"A", "B"}
+        assert all(record["clean"] for record in stops)
 
 
 async def test_a4_15_a_dead_engine_is_noticed_at_once_and_not_at_the_limit(tmp_path: Path) -> None:
@@ -215,7 +218,10 @@ async def test_an_engine_that_resists_its_end_leaves_nothing(tmp_path: Path, kin
         comparison_id = await running.submit(**SMALL)
         assert (await running.ended(comparison_id))["status"] == "succeeded"
         records = (await running.client.get(f"/comparisons/{comparison_id}/records")).json()["records"]
-        assert [record["clean"] for record in records if record["kind"] == "stop"] == [True, True]
+        # More than one an arm where another test's engine took its port meanwhile.
+        stops = [record for record in records if record["kind"] == "stop"]
+        assert {record["role"] for record in stops} == {"A", "B"}
+        assert all(record["clean"] for record in stops)
         assert shelf.left() == []
 
 
