@@ -13,6 +13,7 @@ from equipoise_evals.model import (
     Failed,
     GuardRecord,
     LaunchRecord,
+    Layout,
     PassRecord,
     QuestionsRecord,
 )
@@ -34,6 +35,18 @@ async def test_a_pair_that_measured_one_half_only_counts_as_finished_when_a_run_
     assert [launch.pair for launch in recorder.records().of(LaunchRecord)] == [1, 1, 2, 2, 3, 3, 3, 3]
     assert {one.pair for one in recorder.records().of(PassRecord)} == {1, 2}
     assert verdict.overall.word == "ship"
+
+
+@pytest.mark.parametrize("layout", ["co_resident", "alternating", "crossover"])
+@pytest.mark.parametrize("pairs_max", [1, 2])
+async def test_a_run_whose_last_pair_is_complete_launches_nothing_more(layout: Layout, pairs_max: int) -> None:
+    plan = make.plan(pairs_max, layout=layout, accuracy=make.accuracy_plan(4, passes_max=pairs_max))
+    recorder = ListRecorder()
+    world = World(FakeLauncher(recorder), lambda: 0.0, recorder, silent)
+    verdict = await run_comparison(plan, prompts(), world)
+    before = recorder.records()
+    assert await run_comparison(plan, prompts(), world) == verdict
+    assert recorder.records() == before
 
 
 GENERATED = 4 * 2 * 2
