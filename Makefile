@@ -82,7 +82,7 @@ check: .venv/.ready ## Format, lint, types, import contracts, Dockerfiles and co
 	@$(BIN)/check-jsonschema -q --builtin-schema vendor.compose-spec docker/compose.yaml
 
 .PHONY: test
-test: setup check ## Set everything up and run the tests, chaos included; test-postgres and test-ray run what needs more
+test: setup check ## Set everything up and run the tests; test-chaos, test-postgres and test-ray run what needs more
 	@$(BIN)/python -m pytest -n 2 tests/unit tests/property tests/contract --ignore tests/contract/service \
 		--cov=equipoise_evals --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
 	@: "Four workers, since on two cores these tests mostly wait for processes"
@@ -125,7 +125,7 @@ test-backends: setup ## The plugin's own tests, inside the engine environment
 	PYTHONPATH=backends "$$engine" -m pytest -q -c tests/backends/pytest.ini tests/backends --ignore=tests/backends/test_trtllm.py; }
 
 .PHONY: test-chaos
-test-chaos: .venv/.ready ## 200 comparisons while services and engines are killed at random, seeded; a part of test (three to six minutes)
+test-chaos: .venv/.ready ## 200 comparisons while services and engines are killed at random, seeded; CI runs it beside test (three to six minutes)
 	@$(BIN)/python -m pytest -rP tests/integration/service/test_chaos.py
 
 .PHONY: test-chaos-postgres

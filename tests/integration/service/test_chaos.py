@@ -123,6 +123,7 @@ class Chaos:
         action()
 
 
+@pytest.mark.chaos
 @pytest.mark.sqlite  # it looks into the file; test_two_services.py is the chaos of PostgreSQL
 @pytest.mark.timeout(LIMIT_S + 120)
 def test_whatever_dies_every_comparison_ends_and_no_result_is_lost(tmp_path: Path) -> None:
