@@ -11,9 +11,10 @@ from statistics import fmean
 
 import numpy as np
 
-from equipoise_evals.judge.cost import DEVICE_SETS, timed_pairs_seconds
+from equipoise_evals.judge.cost import timed_pairs_seconds
 from equipoise_evals.judge.steps import Floats, TimedBlock, timed_block
 from equipoise_evals.model import BlockRecord, Frozen, LatencyPlan, Layout, Role, StopRecord
+from equipoise_evals.model.plan import DEVICE_SETS
 from equipoise_evals.stats.latency import repetition_plan, variance_components
 
 MOST_STEPS, MOST_QUADS = 2_048, 16

@@ -5,8 +5,9 @@
 
 from typing import Literal
 
-from equipoise_evals.judge.cost import DEVICE_SETS, device_seconds, timed_pairs_seconds
+from equipoise_evals.judge.cost import device_seconds, timed_pairs_seconds
 from equipoise_evals.model import ROLES, Frozen, Plan, StopRecord
+from equipoise_evals.model.plan import DEVICE_SETS
 from equipoise_service.engines.environment import Device
 from equipoise_service.profiles import PROFILES
 from equipoise_service.store import ListFilter, Status, Store

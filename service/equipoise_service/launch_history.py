@@ -38,7 +38,7 @@ class Control(NamedTuple):
     logs: dict[EngineMetric, list[float]]
 
 
-def with_history(plan: Plan, store: Store, sglang: Callable[[], str | None], days: int) -> Plan:
+def with_history(plan: Plan, store: Store, sglang: Callable[[], str | None], days: int, gpu: str | None = None) -> Plan:
     """The plan with the launch variances that this machine's A/A comparisons tell, if there are enough of them.
 
     Its looks then begin at 2 launch pairs. Where two pairs make one unit nothing is borrowed: a spread between pairs
@@ -49,10 +49,11 @@ def with_history(plan: Plan, store: Store, sglang: Callable[[], str | None], day
         store: Where past comparisons are.
         sglang: Gives the version that will run; None where it cannot be told.
         days: Oldest comparison that counts; 0 borrows nothing.
+        gpu: The GPU that will run it, by its UUID; where it cannot be told, that of the newest comparison counts.
     """
     if plan.latency is None or plan.arms.attached or plan.pairs_per_unit > 1 or days == 0:
         return plan
-    controls = list(comparable(plan, store, sglang(), datetime.now(UTC) - timedelta(days=days)))
+    controls = list(comparable(plan, store, sglang(), datetime.now(UTC) - timedelta(days=days), gpu))
     if len(controls) < LEAST_HISTORIES:
         return plan
     metrics: tuple[EngineMetric, ...] = ("busy", "period")
@@ -74,8 +75,10 @@ def fitted(metric: EngineMetric, controls: Iterable[Control]) -> LaunchHistory |
     return LaunchHistory(d0=prior.d0, s0=prior.s0, histories=prior.histories, source=source)
 
 
-def comparable(plan: Plan, store: Store, sglang: str | None, since: datetime) -> Iterable[Control]:
-    """A/A comparisons like this plan, of at least two pairs, on this host; all of the newest one's GPU."""
+def comparable(
+    plan: Plan, store: Store, sglang: str | None, since: datetime, gpu: str | None = None
+) -> Iterable[Control]:
+    """A/A comparisons like this plan, of at least two pairs, on this host and this GPU, or the newest one's."""
     newest: object = None
     with store.database.read() as connection:
         lines = read_declared_aa(connection, MOST)
@@ -95,6 +98,8 @@ def comparable(plan: Plan, store: Store, sglang: str | None, since: datetime) ->
         if not _ran_here(seen, sglang):
             continue
         device = (seen["attestation"].get("device"), seen["attestation"].get("gpu"))
+        if gpu is not None and device[1] != gpu:
+            continue
         newest = newest or device
         if device == newest:
             yield Control(line.id, {"busy": _logs(evidence.busy), "period": _logs(evidence.period)})

@@ -147,10 +147,18 @@ class Machine:
 
     def unsupported(self, arm: ArmSpec) -> str | None:
         """Why this machine's GPU and SGLang cannot run an arm; None if they can, or if there is nobody to ask."""
-        here = self.device == "cuda" and self.settings.executor == "local"  # a cluster's nodes have GPUs of their own
-        gpu = _nvml(",".join(self.devices()), 1) if here else None
+        gpu = self._first_gpu()
         version = installed_sglang(self.environments()[arm.engine].python)
         return None if gpu is None or version is None else unsupported(arm.flags, version, gpu.capability())
+
+    def gpu(self) -> str | None:
+        """UUID of the first GPU of the pool; None where there is none, or nobody to ask."""
+        gpu = self._first_gpu()
+        return None if gpu is None else gpu.uuid()
+
+    def _first_gpu(self) -> NvmlDevice | None:
+        here = self.device == "cuda" and self.settings.executor == "local"  # a cluster's nodes have GPUs of their own
+        return _nvml(",".join(self.devices()), 1) if here else None
 
     def model(self, name: str) -> ModelRef:
         """The model with its files on this machine; blocks while it downloads.

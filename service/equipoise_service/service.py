@@ -100,7 +100,7 @@ async def running(
                 plan = with_chosen_blocks(plan, store)
             # Past launches of this host say nothing of the node on which a cluster runs the next ones.
             days = settings.history_days if settings.executor == "local" else 0
-            return with_history(plan, store, machine.sglang, days)
+            return with_history(plan, store, machine.sglang, days, machine.gpu())
 
         sending = asyncio.create_task(sender.run(), name="webhooks")
         try:

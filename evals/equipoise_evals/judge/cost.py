@@ -4,9 +4,6 @@ from collections.abc import Iterable
 
 from equipoise_evals.model import BlockRecord, Layout, Role, StopRecord
 
-DEVICE_SETS: dict[Layout, int] = {"co_resident": 1, "alternating": 1, "crossover": 2}
-"""Device sets that a launch pair holds at once."""
-
 
 def device_seconds(stops: Iterable[StopRecord], layout: Layout) -> dict[int, float]:
     """By launch pair, seconds in which at least one engine held a device set, summed over device sets.

@@ -188,6 +188,8 @@ class LaunchHistory(Frozen):
 LOOKS = (3, 4, 5, 6, 8, 10)
 """Units after which a run may stop. Below 3 a t interval is too wide to decide anything."""
 
+DEVICE_SETS: dict[Layout, int] = {"co_resident": 1, "alternating": 1, "crossover": 2}
+"""Device sets that a launch pair holds at once."""
 PAIRS_PER_UNIT: dict[Layout, int] = {"co_resident": 1, "alternating": 1, "crossover": 2}
 """Launch pairs averaged into one log-ratio; see ``Plan.pairs_per_unit``."""
 

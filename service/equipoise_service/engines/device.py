@@ -61,6 +61,11 @@ class NvmlDevice:
         """Its compute capability."""
         return Capability(*pynvml.nvmlDeviceGetCudaComputeCapability(self._gpus[0]))
 
+    def uuid(self) -> str:
+        """The first of them, as an engine on it attests."""
+        uuid = pynvml.nvmlDeviceGetUUID(self._gpus[0])
+        return uuid.decode() if isinstance(uuid, bytes) else str(uuid)
+
     def total_bytes(self) -> int:
         """Memory of the first of them."""
         return int(pynvml.nvmlDeviceGetMemoryInfo(self._gpus[0]).total)

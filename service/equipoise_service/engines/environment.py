@@ -24,7 +24,7 @@ MEMORY_FRACTIONS: Mapping[Device, tuple[float, float]] = {
 }
 """``--mem-fraction-static`` of the first and the second engine on one device. On a GPU the fraction counts what the
 first engine already took, so the second needs a larger one for a pool of the same size. It follows the order of the
-start, never the arm, and the order is drawn anew for each pair. An engine that has a GPU to itself gets none:
+start, never the arm, and either order comes as often. An engine that has a GPU to itself gets none:
 SGLang's own rule then leaves room for graphs by the size of the device."""
 
 INHERITED = (

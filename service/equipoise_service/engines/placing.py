@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from equipoise_evals.decode.schedule import device_sets
 from equipoise_evals.model import ArmPair, ArmSpec, Layout, ModelRef, Plan, Role
+from equipoise_evals.model.plan import DEVICE_SETS
 from equipoise_service.engines.backends import value_of
 from equipoise_service.engines.environment import MEMORY_FRACTIONS
 
@@ -57,7 +58,7 @@ def _gpus_of_arm(arm: ArmSpec) -> int:
 
 def gpus_needed(arms: ArmPair, layout: Layout) -> int:
     """GPUs that a launch pair takes, both device sets of ``crossover`` together."""
-    return gpus_of_engine(arms) * (2 if layout == "crossover" else 1)
+    return gpus_of_engine(arms) * DEVICE_SETS[layout]
 
 
 def devices_of(plan: Plan, pair: int, role: Role, pool: Sequence[str]) -> tuple[str, ...]:

@@ -88,6 +88,9 @@ def test_nvml_is_asked_for_memory_and_processes(monkeypatch: pytest.MonkeyPatch)
     assert NvmlDevice("2,3", 2).use() == DeviceUse(6 * GIB, {7: 2 * GIB, 8: 0})
     assert NvmlDevice("", 2).total_bytes() == 140 * GIB
     assert asked == [2, 3, 0, 1]
+    for told in ("GPU-1", b"GPU-1"):  # by version of nvidia-ml-py
+        monkeypatch.setattr(pynvml, "nvmlDeviceGetUUID", lambda gpu, told=told: told)
+        assert NvmlDevice("2").uuid() == "GPU-1"
 
 
 def test_this_process_is_not_foreign_and_init_is() -> None:

@@ -75,6 +75,14 @@ def test_three_alike_give_both_metrics_a_prior_and_a_look_at_two_pairs(store: St
     assert (verdict.latency.word, verdict.latency.evidence.busy.borrowed) == ("faster", True)
 
 
+def test_nothing_is_borrowed_from_another_gpu_of_this_host(store: Store) -> None:
+    for seed in range(3):
+        an_aa(store, seed, gpu="GPU-1")
+    assert with_history(planned(), store, sglang, DAYS, "GPU-1").history["busy"].histories == 3
+    assert with_history(planned(), store, sglang, DAYS, "GPU-2") == planned()
+    assert with_history(planned(), store, sglang, DAYS).history["busy"].histories == 3  # nobody to ask
+
+
 @pytest.mark.parametrize(
     "other",
     [
