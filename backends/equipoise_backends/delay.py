@@ -10,7 +10,11 @@ from typing import Protocol
 
 import torch
 
-TRIAL_CYCLES = 10_000_000
+TRIAL_CYCLES = 100_000_000
+"""A spin of about 50 ms."""
+LIKE = 0.002
+MOST_TRIALS = 20
+"""Spins until two in a row last within that share of each other: an idle GPU raises its clock only after a while."""
 TRIALS = 200
 """Delays of a measurement of their length."""
 
@@ -36,19 +40,25 @@ class DeviceDelay:
 
     Attributes:
         cycles: What the spin kernel is told; None before the first call, which calibrates and so takes longer.
-        measured_us: Mean of many spins in a row between two events, launch gaps included.
     """
 
     def __init__(self, target_us: int) -> None:
         self.target_us = target_us
         self.cycles: int | None = None
-        self.measured_us: float | None = None
+
+    @property
+    def measured_us(self) -> float | None:
+        """Mean of many spins in a row between two events, launch gaps included, measured anew each time it is read.
+
+        A number of cycles lasts as long as the GPU's clock has it, so that one measured at the start, on a GPU that
+        had been idle, was 12 % longer than what decode steps then had.
+        """
+        return None if self.cycles is None else spins_us(self.cycles, TRIALS) / TRIALS
 
     def __call__(self) -> None:
         """Enqueue the delay."""
         if self.cycles is None:
             self.cycles = int(self.target_us * cycles_per_us())
-            self.measured_us = spins_us(self.cycles, TRIALS) / TRIALS
         torch.cuda._sleep(self.cycles)
 
 
@@ -81,9 +91,14 @@ class HostDelay:
 
 
 def cycles_per_us() -> float:
-    """Rate of the spin kernel's clock, from one long spin after a short one that warms up."""
-    spins_us(TRIAL_CYCLES // 10, 1)
-    return TRIAL_CYCLES / spins_us(TRIAL_CYCLES, 1)
+    """Rate of the spin kernel's clock, from a long spin that lasts as long as the one before."""
+    before_us = spins_us(TRIAL_CYCLES, 1)
+    for _ in range(MOST_TRIALS):
+        spin_us = spins_us(TRIAL_CYCLES, 1)
+        if abs(spin_us / before_us - 1) <= LIKE:
+            break
+        before_us = spin_us
+    return TRIAL_CYCLES / spin_us
 
 
 def spins_us(cycles: int, many: int) -> float:

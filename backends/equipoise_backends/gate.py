@@ -1,8 +1,9 @@
 """The start gate: a scheduler that has imported everything waits before it allocates, until a file is there.
 
 Two engines that start on one GPU at the same moment corrupt SGLang's memory profiling, while most of a start is
-imports. So the second engine imports beside the first, and waits here until the first has its memory. What is logged
-here are warnings: SGLang sets up its logging later, and until then Python shows nothing less.
+imports. So the second engine imports beside the first, and waits here until the first has its memory; where engines
+run one after the other, until it has ended. What is logged here are warnings: SGLang sets up its logging later, and
+until then Python shows nothing less.
 """
 
 import logging
@@ -11,7 +12,8 @@ from pathlib import Path
 
 logger = logging.getLogger(__name__)
 
-LIMIT_S = 1_200.0
+LIMIT_S = 86_400.0
+"""The first engine may be asked a thousand questions meanwhile. A service that dies takes who waits along."""
 POLL_S = 0.05
 SAID_EVERY_S = 10.0
 """A log that grows says that a start goes on."""

@@ -5,6 +5,7 @@ here: an engine whose process is gone raises ``EngineFault``, anything else fail
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -80,6 +81,7 @@ class Launch:
 
     ``owned_ports`` are those on which it was seen to listen itself, ``device_pids`` its processes that were seen on the
     device; only these can be left behind by it. ``foreign_pids`` were on the device before it, and are not ours.
+    ``ahead_s`` is how long it had imported and waited before its turn came, which no other duration contains.
     """
 
     pair: int
@@ -96,6 +98,7 @@ class Launch:
     foreign_pids: tuple[int, ...] = ()
     pinned_cpu: int | None = None
     node: str = ""
+    ahead_s: float = 0.0
 
 
 class SGLangEngine:
@@ -113,6 +116,11 @@ class SGLangEngine:
     def role(self) -> Role:
         """The arm it plays."""
         return self.launch.role
+
+    @property
+    def since_start_s(self) -> float:
+        """Seconds since it was started, or since its turn came where it had imported ahead."""
+        return time.monotonic() - self.tree.started_s - self.launch.ahead_s
 
     @property
     def arm(self) -> ArmSpec:

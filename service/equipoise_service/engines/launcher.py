@@ -11,14 +11,16 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from equipoise_evals.decode.schedule import launch_order
+from equipoise_evals.decode.schedule import launch_order, launches
 from equipoise_evals.model import Plan, Role
 from equipoise_evals.model.records import StopRecord
 from equipoise_evals.ports import Engine, EngineFault, Recorder
 from equipoise_service.engines import logs, readiness
+from equipoise_service.engines.ahead import Ahead
 from equipoise_service.engines.client import EngineClient
 from equipoise_service.engines.device import Device, DeviceUse, not_ours, until_given_back
 from equipoise_service.engines.engine import Launch, SGLangEngine
@@ -85,17 +87,29 @@ class SGLangLauncher:
         self._leftovers = leftovers or Leftovers()
         self._place = place or Place()
         self._pools = readiness.Pools()
+        self._ahead = Ahead()
 
     @asynccontextmanager
     async def launch_pair(self, plan: Plan, pair: int, order: tuple[Role, ...]) -> AsyncIterator[dict[Role, Engine]]:
         """Start the engines of ``order``, one after the other; they are gone when the context is left.
 
         On a GPU the second takes no memory before the first has its own, since SGLang sizes a KV pool by what is free
-        at the time: it is started then, or imports beside the first and waits where the environment ``overlaps``.
+        at the time: it is started then, or imports beside the first and waits where the environment ``overlaps``. There
+        the engine of the pair's next ``order``, too, imports beside the one of this, and waits until it is gone.
 
         Raises:
             EngineFault: An engine did not start, did not attest, or its KV pool differs from the other's.
         """
+        try:
+            async with self._launched(plan, pair, order) as engines:
+                yield engines
+        except BaseException:  # cancelled, too: nobody will come for the engine that imports ahead
+            if waiting := self._ahead.dismissed():
+                await to_the_end(self._stop_all([waiting], None))
+            raise
+
+    @asynccontextmanager
+    async def _launched(self, plan: Plan, pair: int, order: tuple[Role, ...]) -> AsyncIterator[dict[Role, Engine]]:
         running: list[SGLangEngine] = []
         await self._leftovers.of_an_earlier_service(self._limits.stop_grace_s + KILL_WAIT_S)
         before = await self._device_use()
@@ -106,7 +120,7 @@ class SGLangLauncher:
             positions = {
                 role: place for place, role in enumerate(order if len(order) > 1 else launch_order(plan, pair))
             }
-            gate = self._work_dir / f"{files_of(pair)}{uuid.uuid4().hex[:8]}.gate"
+            gate = self._gate(pair)
             async with _together() as start:
                 first = start(self._start(plan, pair, order[0], running, position=positions[order[0]], gate=None))
                 for role in order[1:]:
@@ -116,6 +130,8 @@ class SGLangLauncher:
                     else:
                         await _memory_taken(first, running)
                         start(self._start(plan, pair, role, running, position=positions[role], gate=None))
+                if self._overlaps(plan):
+                    start(self._import_ahead(plan, pair, order, positions))
             running.sort(key=lambda engine: engine.launch.start.position)
             for engine in running:
                 engine.launch.foreign_pids = tuple(foreign)
@@ -129,17 +145,35 @@ class SGLangLauncher:
         found = (self._environments.get(arm.engine) for arm in (plan.arms.baseline, plan.arms.candidate))
         return all(environment is not None and environment.overlaps for environment in found)
 
+    def _gate(self, pair: int) -> Path:
+        return self._work_dir / f"{files_of(pair)}{uuid.uuid4().hex[:8]}.gate"
+
+    async def _import_ahead(
+        self, plan: Plan, pair: int, order: tuple[Role, ...], positions: Mapping[Role, int]
+    ) -> None:
+        """Let the engine that follows ``order`` within the pair import, if there is one, until it is at its gate."""
+        groups = launches(plan, pair)
+        following = dict(pairwise(groups)).get(order)
+        if following is not None:
+            (role,) = following
+            await self._require_nothing_left(role)
+            position = positions.get(role, len(order))
+            self._ahead.wait(await self._spawn(plan, pair, role, 1, position=position, gate=self._gate(pair)))
+            await self._ahead.imported(self._limits.start_s)
+
     async def _start(
         self, plan: Plan, pair: int, role: Role, running: list[SGLangEngine], *, position: int, gate: Path | None
     ) -> None:
         """Start one engine until it is ready and attested, with new ports if its own were taken meanwhile.
 
-        The second of a pair has a gate.
+        The second of a pair has a gate. One that has imported ahead goes on from there.
         """
         await self._require_nothing_left(role)
         for attempt in range(1, START_ATTEMPTS + 1):
             try:
-                engine = await self._spawn(plan, pair, role, attempt, position=position, gate=gate)
+                engine = self._ahead.called(pair, role) or await self._spawn(
+                    plan, pair, role, attempt, position=position, gate=gate
+                )
             except OSError as refused:  # a full disk, above all
                 raise EngineFault(role, "start", f"cannot be started: {refused}") from refused
             running.append(engine)
@@ -225,7 +259,7 @@ class SGLangLauncher:
             StopRecord(
                 pair=engine.launch.pair,
                 role=engine.role,
-                held_s=stopped.held_s,
+                held_s=max(0.0, stopped.held_s - engine.launch.ahead_s),
                 clean=not leftovers,
                 leftovers=leftovers,
             )

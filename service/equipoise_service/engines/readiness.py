@@ -38,9 +38,11 @@ async def until_ready(engine: SGLangEngine, limits: Limits) -> None:
     """
     stages = StartStages(engine.tree.log)
     await _until_healthy(engine, limits, stages)
-    ready_s = time.monotonic() - engine.tree.started_s
+    ready_s = engine.since_start_s
     stages.look(ready_s)
     engine.launch.stage_s |= stages.durations_s(ready_s) | {"spawn_to_ready": ready_s}
+    if engine.launch.ahead_s:
+        engine.launch.stage_s["ahead"] = engine.launch.ahead_s
     engine.launch.owned_ports = _own_ports(engine)
     began_s = time.monotonic()
     await _first_generation(engine, limits)
@@ -74,13 +76,13 @@ async def _until_healthy(engine: SGLangEngine, limits: Limits, stages: StartStag
     written, grew_s = 0, time.monotonic()
     while not await _is_healthy(engine):
         now_s = time.monotonic()
-        stages.look(now_s - engine.tree.started_s)
+        stages.look(engine.since_start_s)
         size = logs.size(engine.tree.log)
         if size != written:  # a log that was rotated is shorter, and has grown
             written, grew_s = size, now_s
         if now_s - grew_s > limits.start_idle_s:
             raise engine.fault("start", f"not ready, and its log has not grown for {limits.start_idle_s:g} s")
-        if now_s - engine.tree.started_s > limits.start_s:
+        if engine.since_start_s > limits.start_s:
             raise engine.fault("start", f"not ready after {limits.start_s:g} s, though its log still grows")
         await asyncio.wait({engine.tree.exit}, timeout=POLL_S)
 

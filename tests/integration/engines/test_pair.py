@@ -1,14 +1,18 @@
 """The real launcher drives simulated engines as real processes: normal pairs, from start to nothing left."""
 
+import asyncio
+import socket
+import time
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from equipoise_evals.decode.schedule import launches
 from equipoise_evals.model import SamplingPlan
 from equipoise_evals.model.records import StopRecord
 from equipoise_evals.ports import EngineFault
-from tests.fakes.launching import ListRecorder, latency_plan
+from tests.fakes.launching import QUICK, ListRecorder, latency_plan
 from tests.integration.engines.conftest import LauncherOf
 
 LAYERS = 30
@@ -74,6 +78,60 @@ async def test_a_first_engine_that_dies_takes_the_waiting_second_with_it(
         async with launcher.launch_pair(latency_plan(), 1, ("A", "B")):
             pass
     assert all(stop.clean for stop in recorder.kept if isinstance(stop, StopRecord))
+
+
+async def test_where_engines_run_one_after_the_other_the_second_imports_ahead(
+    launcher_of: LauncherOf, recorder: ListRecorder
+) -> None:
+    launcher, plan = launcher_of("cuda", overlaps=True), latency_plan(layout="alternating", pairs_max=2, looks=(2,))
+    (first,), (second,) = launches(plan, 1)
+    began_s = time.monotonic()
+    async with launcher.launch_pair(plan, 1, (first,)) as engines:
+        assert set(engines) == {first}
+        (waiting,) = launcher_of.work_dir.glob(f"*-{second}-1-*/engine.log")
+        assert waiting.read_text().splitlines() == ["equipoise: at the start gate"]
+        of_first = await engines[first].attest()
+        await asyncio.sleep(1.0)
+    assert waiting.read_text().splitlines() == ["equipoise: at the start gate"]
+    async with launcher.launch_pair(plan, 1, (second,)) as engines:
+        assert set(engines) == {second}
+        of_second = await engines[second].attest()
+    both_s = time.monotonic() - began_s
+
+    assert of_second.stage_s["ahead"] > 1.0
+    assert "ahead" not in of_first.stage_s
+    since_spawn_s = of_second.stage_s["ahead"] + of_second.stage_s["spawn_to_ready"]
+    assert since_spawn_s < both_s
+    held_s = {stop.role: stop.held_s for stop in recorder.kept if isinstance(stop, StopRecord) and stop.clean}
+    assert set(held_s) == {"A", "B"}
+    assert sum(held_s.values()) < both_s  # waiting holds no device
+
+
+async def test_an_engine_that_imported_ahead_ends_with_the_one_that_failed(
+    launcher_of: LauncherOf, recorder: ListRecorder
+) -> None:
+    launcher, plan = launcher_of("cuda", overlaps=True), latency_plan(layout="alternating", pairs_max=2, looks=(2,))
+    (first,), (second,) = launches(plan, 1)
+    with pytest.raises(EngineFault, match="stage decode"):
+        async with launcher.launch_pair(plan, 1, (first,)) as engines:
+            raise EngineFault(first, "decode", f"made up in {set(engines)}")
+    stops = {stop.role: stop for stop in recorder.kept if isinstance(stop, StopRecord)}
+    assert set(stops) == {"A", "B"}
+    assert all(stop.clean for stop in stops.values())
+    assert stops[second].held_s == pytest.approx(0.0, abs=QUICK.stop_grace_s + 1.0)
+
+
+async def test_a_port_that_is_taken_while_an_engine_waits_costs_another_start(launcher_of: LauncherOf) -> None:
+    launcher, plan = launcher_of("cuda", overlaps=True), latency_plan(layout="alternating", pairs_max=2, looks=(2,))
+    first, second = launches(plan, 1)
+    async with launcher.launch_pair(plan, 1, first):
+        port = launcher_of.ports.handed[2]  # two of the first engine, then two of the second
+        taken = socket.create_server(("127.0.0.1", port))
+    with taken:
+        async with launcher.launch_pair(plan, 1, second) as engines:
+            launch = await engines[second[0]].attest()
+    assert f"--port {port}" not in " ".join(launch.argv)
+    assert "ahead" not in launch.stage_s
 
 
 async def test_a_trace_that_was_begun_too_late_gets_decode_steps_all_the_same(launcher_of: LauncherOf) -> None:
