@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
+import psutil
 import pynvml
 
 from equipoise_evals.model import ArmSpec, ModelRef, Plan
@@ -33,6 +34,7 @@ from equipoise_service.settings import Settings
 
 log = logging.getLogger(__name__)
 
+CORES_PER_IMPORT, BYTES_PER_IMPORT, MOST_IMPORTS = 4, 16 * 1024**3, 12
 LauncherFactory = Callable[[str, Plan, Recorder], Launcher]
 """Makes the launcher of one comparison, from its id, its plan and its recorder."""
 
@@ -185,7 +187,24 @@ class Machine:
         pool = self.devices()
         gpu = _nvml(",".join(pool), gpus_needed(plan.arms, plan.layout)) if self.device == "cuda" else None
         place = Place(pool, self.node)
-        return SGLangLauncher(self.environments(), recorder, work, device=gpu, leftovers=self.leftovers, place=place)
+        return SGLangLauncher(
+            self.environments(),
+            recorder,
+            work,
+            device=gpu,
+            leftovers=self.leftovers,
+            place=place,
+            imports_ahead=self._imports_ahead(),
+        )
+
+    def _imports_ahead(self) -> int:
+        """Engines of later launches that import beside the first start; on a cluster a node may run a single pair."""
+        if not self._starts_fast or self.settings.executor != "local":
+            return 0
+        if self.settings.imports_ahead is not None:
+            return self.settings.imports_ahead
+        cores, available = len(os.sched_getaffinity(0)), psutil.virtual_memory().available
+        return max(0, min(cores // CORES_PER_IMPORT, available // BYTES_PER_IMPORT, MOST_IMPORTS + 1) - 1)
 
     def devices(self) -> tuple[str, ...]:
         """The pool of GPUs, as ``CUDA_VISIBLE_DEVICES`` names them; empty where engines use none."""

@@ -7,7 +7,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from equipoise_evals.experiment import of_first_pairs, run_comparison, run_pair
 from equipoise_evals.gsm8k.chat import AnyPrompt
@@ -25,6 +25,15 @@ log = logging.getLogger(__name__)
 
 RETRY_S = 1.0
 LAST_WRITES_S = 5.0
+
+
+@runtime_checkable
+class Closing(Protocol):
+    """A launcher that may have prepared engines which nobody wants any more."""
+
+    async def close(self) -> None:
+        """End them."""
+        ...
 
 
 class Tools(NamedTuple):
@@ -163,6 +172,9 @@ class Measuring:
             patience_s = LAST_WRITES_S if isinstance(error, asyncio.CancelledError) else None
             await to_the_end(self._last_writes(run.progress, recorder, patience_s))
             raise
+        finally:
+            if isinstance(launcher, Closing):
+                await launcher.close()
         await asyncio.to_thread(run.progress.flush)
         await asyncio.to_thread(recorder.flush)
         return done

@@ -120,10 +120,10 @@ STEPS: dict[str, Step] = {
     **{f"aa-8b-{number:02}": Step("llama-8b-shape", AA_8B, claims.no_difference) for number in range(1, 11)},
     # The variance of the first H200 records asks for many short blocks; do launches then differ less?
     "aa-8b-short-blocks": Step("llama-8b-shape", {**AA_8B, "steps_per_block": 48, "quads": 12}, claims.no_difference),
-    # One engine alone on the GPU: as precise as `crossover`, on one GPU. Three of them make a history to borrow from.
+    # One engine alone on the GPU. One quad is enough: blocks of an engine differ far less than engines do.
     **{
         f"aa-8b-alone-{number:02}": Step(
-            "llama-8b-shape", {**AA_8B, "pairs_max": 2, "layout": "alternating"}, claims.no_difference
+            "llama-8b-shape", {**AA_8B, "pairs_max": 2, "layout": "alternating", "quads": 1}, claims.no_difference
         )
         for number in range(1, 11)
     },
@@ -131,8 +131,9 @@ STEPS: dict[str, Step] = {
         "llama-8b-shape",
         {
             "parts": ["latency"],
-            "pairs_max": 10,
+            "pairs_max": 4,
             "layout": "alternating",
+            "quads": 1,
             "baseline": DUMMY_WEIGHTS,
             "candidate": DUMMY_WEIGHTS,
         },
@@ -167,7 +168,14 @@ STEPS: dict[str, Step] = {
     ),
     "alternating-tp2": Step(
         "llama-8b-shape",
-        {"parts": ["latency"], "pairs_max": 2, "layout": "alternating", "baseline": TWO_GPUS, "candidate": TWO_GPUS},
+        {
+            "parts": ["latency"],
+            "pairs_max": 2,
+            "layout": "alternating",
+            "quads": 1,
+            "baseline": TWO_GPUS,
+            "candidate": TWO_GPUS,
+        },
         lambda document: [*claims.treatment(document, layers=32), *claims.placed(document, gpus_of_an_engine=2)],
         gpus=2,
     ),

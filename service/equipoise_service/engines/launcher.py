@@ -8,19 +8,18 @@ import asyncio
 import logging
 import os
 import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from equipoise_evals.decode.schedule import launch_order, launches
+from equipoise_evals.decode.schedule import launch_order
 from equipoise_evals.model import Plan, Role
 from equipoise_evals.model.records import StopRecord
 from equipoise_evals.ports import Engine, EngineFault, Recorder
 from equipoise_service.engines import logs, readiness
-from equipoise_service.engines.ahead import Ahead
+from equipoise_service.engines.ahead import Ahead, following
 from equipoise_service.engines.client import EngineClient
 from equipoise_service.engines.device import Device, DeviceUse, not_ours, until_given_back
 from equipoise_service.engines.engine import Launch, SGLangEngine
@@ -42,6 +41,7 @@ from equipoise_service.tasks import to_the_end
 log = logging.getLogger(__name__)
 
 MEMORY_POLL_S = 0.2
+Starter = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 START_ATTEMPTS = 3
 """Starts of one engine when a port is taken between choice and bind."""
 
@@ -62,6 +62,8 @@ class SGLangLauncher:
         device: The device whose memory engines take, where it can be asked.
         leftovers: What earlier engines of this service left behind; its own if None.
         place: Where engines run; wherever the service does if None.
+        imports_ahead: Engines of later launches, at most, that import beside one of now where environments overlap. The
+            one that follows within the same pair always does.
 
     Attributes:
         ports: Chooses the engines' ports.
@@ -77,6 +79,7 @@ class SGLangLauncher:
         device: Device | None = None,
         leftovers: Leftovers | None = None,
         place: Place | None = None,
+        imports_ahead: int = 0,
     ) -> None:
         self._environments = environments
         self._recorder = recorder
@@ -88,6 +91,7 @@ class SGLangLauncher:
         self._place = place or Place()
         self._pools = readiness.Pools()
         self._ahead = Ahead()
+        self._imports_ahead = imports_ahead
 
     @asynccontextmanager
     async def launch_pair(self, plan: Plan, pair: int, order: tuple[Role, ...]) -> AsyncIterator[dict[Role, Engine]]:
@@ -95,7 +99,7 @@ class SGLangLauncher:
 
         On a GPU the second takes no memory before the first has its own, since SGLang sizes a KV pool by what is free
         at the time: it is started then, or imports beside the first and waits where the environment ``overlaps``. There
-        the engine of the pair's next ``order``, too, imports beside the one of this, and waits until it is gone.
+        engines of later launches, too, import beside this one where it has to import itself, and wait for their turn.
 
         Raises:
             EngineFault: An engine did not start, did not attest, or its KV pool differs from the other's.
@@ -103,10 +107,14 @@ class SGLangLauncher:
         try:
             async with self._launched(plan, pair, order) as engines:
                 yield engines
-        except BaseException:  # cancelled, too: nobody will come for the engine that imports ahead
-            if waiting := self._ahead.dismissed():
-                await to_the_end(self._stop_all([waiting], None))
+        except BaseException:  # cancelled, too: nobody will come for those that imported ahead
+            await self.close()
             raise
+
+    async def close(self) -> None:
+        """End the engines that imported ahead and whose turn does not come any more; they were never launched."""
+        if unused := self._ahead.dismissed():
+            await to_the_end(self._end_unused(unused))
 
     @asynccontextmanager
     async def _launched(self, plan: Plan, pair: int, order: tuple[Role, ...]) -> AsyncIterator[dict[Role, Engine]]:
@@ -117,21 +125,14 @@ class SGLangLauncher:
         if foreign:
             log.warning("launch pair %d starts beside other processes on the device: %s", pair, foreign)
         try:
-            positions = {
-                role: place for place, role in enumerate(order if len(order) > 1 else launch_order(plan, pair))
-            }
-            gate = self._gate(pair)
             async with _together() as start:
-                first = start(self._start(plan, pair, order[0], running, position=positions[order[0]], gate=None))
-                for role in order[1:]:
-                    if self._overlaps(plan):
-                        start(self._start(plan, pair, role, running, position=positions[role], gate=gate))
-                        start(_open(gate, first, running))
-                    else:
-                        await _memory_taken(first, running)
-                        start(self._start(plan, pair, role, running, position=positions[role], gate=None))
                 if self._overlaps(plan):
-                    start(self._import_ahead(plan, pair, order, positions))
+                    self._start_beside_each_other(plan, pair, order, running, start)
+                else:
+                    first = start(self._start(plan, pair, order[0], order, running))
+                    for role in order[1:]:
+                        await _memory_taken(first, running)
+                        start(self._start(plan, pair, role, order, running))
             running.sort(key=lambda engine: engine.launch.start.position)
             for engine in running:
                 engine.launch.foreign_pids = tuple(foreign)
@@ -141,6 +142,22 @@ class SGLangLauncher:
         finally:
             await to_the_end(self._stop_all(running, before))
 
+    def _start_beside_each_other(
+        self, plan: Plan, pair: int, order: tuple[Role, ...], running: list[SGLangEngine], start: "Starter"
+    ) -> None:
+        """Start them all at once; each but the first waits at its gate until the first has its memory."""
+        waiting = {role: self._ahead.called(pair, role) for role in order}
+        if not any(waiting.values()):
+            start(self._import_ahead(plan, following(plan, pair, order, self._imports_ahead)))
+        first = start(self._start(plan, pair, order[0], order, running, waiting=waiting[order[0]]))
+        if (engine := waiting[order[0]]) is not None:
+            engine.launch.start.files.gate.touch()
+        for role in order[1:]:
+            engine = waiting[role]
+            gate = self._gate(pair) if engine is None else engine.launch.start.files.gate
+            start(self._start(plan, pair, role, order, running, gate=gate, waiting=engine))
+            start(_open(gate, first, running))
+
     def _overlaps(self, plan: Plan) -> bool:
         found = (self._environments.get(arm.engine) for arm in (plan.arms.baseline, plan.arms.candidate))
         return all(environment is not None and environment.overlaps for environment in found)
@@ -148,35 +165,36 @@ class SGLangLauncher:
     def _gate(self, pair: int) -> Path:
         return self._work_dir / f"{files_of(pair)}{uuid.uuid4().hex[:8]}.gate"
 
-    async def _import_ahead(
-        self, plan: Plan, pair: int, order: tuple[Role, ...], positions: Mapping[Role, int]
-    ) -> None:
-        """Let the engine that follows ``order`` within the pair import, if there is one, until it is at its gate."""
-        groups = launches(plan, pair)
-        following = dict(pairwise(groups)).get(order)
-        if following is not None:
-            (role,) = following
+    async def _import_ahead(self, plan: Plan, coming: Iterable[tuple[int, Role]]) -> None:
+        """Let engines of later launches import until each is at its gate: imports beside blocks would disturb them."""
+        for pair, role in coming:
             await self._require_nothing_left(role)
-            position = positions.get(role, len(order))
-            self._ahead.wait(await self._spawn(plan, pair, role, 1, position=position, gate=self._gate(pair)))
-            await self._ahead.imported(self._limits.start_s)
+            self._ahead.wait(await self._spawn(plan, pair, role, (role,), 1, gate=self._gate(pair)))
+        await self._ahead.imported(self._limits.start_s)
 
     async def _start(
-        self, plan: Plan, pair: int, role: Role, running: list[SGLangEngine], *, position: int, gate: Path | None
+        self,
+        plan: Plan,
+        pair: int,
+        role: Role,
+        order: tuple[Role, ...],
+        running: list[SGLangEngine],
+        *,
+        gate: Path | None = None,
+        waiting: SGLangEngine | None = None,
     ) -> None:
-        """Start one engine until it is ready and attested, with new ports if its own were taken meanwhile.
+        """Start one engine of ``order`` until it is ready and attested, with new ports if its own were taken meanwhile.
 
-        The second of a pair has a gate. One that has imported ahead goes on from there.
+        The second of a pair has a gate. One that was ``waiting`` goes on from there.
         """
         await self._require_nothing_left(role)
         for attempt in range(1, START_ATTEMPTS + 1):
             try:
-                engine = self._ahead.called(pair, role) or await self._spawn(
-                    plan, pair, role, attempt, position=position, gate=gate
-                )
+                engine = waiting or await self._spawn(plan, pair, role, order, attempt, gate=gate)
             except OSError as refused:  # a full disk, above all
                 raise EngineFault(role, "start", f"cannot be started: {refused}") from refused
             running.append(engine)
+            waiting = None
             try:
                 await readiness.until_ready(engine, self._limits)
                 await self._on_device([engine])
@@ -190,7 +208,7 @@ class SGLangLauncher:
                 await to_the_end(self._stop_all([engine], None))
 
     async def _spawn(
-        self, plan: Plan, pair: int, role: Role, attempt: int, *, position: int, gate: Path | None
+        self, plan: Plan, pair: int, role: Role, order: tuple[Role, ...], attempt: int, *, gate: Path | None
     ) -> SGLangEngine:
         arm = plan.arms.of(role)
         environment = self._environments.get(arm.engine)
@@ -204,7 +222,7 @@ class SGLangLauncher:
             f"eq-{uuid.uuid4().hex}",
             self.ports.choose(),
             files,
-            position,
+            (order if len(order) > 1 else launch_order(plan, pair)).index(role),
             alone=plan.layout != "co_resident",
             devices=devices_of(plan, pair, role, self._place.devices),
         )
@@ -244,6 +262,12 @@ class SGLangLauncher:
         for engine, end in zip(engines, stopped, strict=True):
             self._record(engine, end, memory)
 
+    async def _end_unused(self, engines: Sequence[SGLangEngine]) -> None:
+        stopped = await asyncio.gather(*(self._stop(engine) for engine in engines))
+        for engine, end in zip(engines, stopped, strict=True):
+            for leftover in end.leftovers:
+                log.error("arm %s, which imported ahead, left behind: %s", engine.role, leftover)
+
     async def _stop(self, engine: SGLangEngine) -> Stopped:
         await engine.client.close()
         stopped = await engine.tree.stop(engine.launch.owned_ports)
@@ -282,7 +306,7 @@ class SGLangLauncher:
 
 
 @asynccontextmanager
-async def _together() -> AsyncIterator[Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]]:
+async def _together() -> AsyncIterator[Starter]:
     """Run work beside each other and wait for all of it; the first failure cancels the rest and is raised alone."""
     try:
         async with asyncio.TaskGroup() as group:

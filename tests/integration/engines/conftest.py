@@ -49,10 +49,14 @@ class LauncherOf:
         self.ports = RememberedPorts()
         self.limits = QUICK
 
-    def __call__(self, device: Device = "simulated", *, overlaps: bool = False, **knobs: object) -> SGLangLauncher:
+    def __call__(
+        self, device: Device = "simulated", *, overlaps: bool = False, imports_ahead: int = 0, **knobs: object
+    ) -> SGLangLauncher:
         """A launcher of simulated engines, which it takes to be on ``device``."""
         environment = replace(simulated_environment(knobs), device=device, overlaps=overlaps)
-        launcher = SGLangLauncher({"default": environment}, self.recorder, self.work_dir, self.limits)
+        launcher = SGLangLauncher(
+            {"default": environment}, self.recorder, self.work_dir, self.limits, imports_ahead=imports_ahead
+        )
         launcher.ports = self.ports
         return launcher
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from equipoise_evals.decode.schedule import launches
-from equipoise_evals.model import SamplingPlan
+from equipoise_evals.decode.schedule import launch_order, launches
+from equipoise_evals.model import ROLES, LaunchRecord, Layout, Role, SamplingPlan
 from equipoise_evals.model.records import StopRecord
 from equipoise_evals.ports import EngineFault
-from tests.fakes.launching import QUICK, ListRecorder, latency_plan
-from tests.integration.engines.conftest import LauncherOf
+from tests.fakes.launching import ListRecorder, latency_plan
+from tests.integration.engines.conftest import LauncherOf, processes_writing_below
 
 LAYERS = 30
 
@@ -111,21 +111,64 @@ async def test_an_engine_that_imported_ahead_ends_with_the_one_that_failed(
     launcher_of: LauncherOf, recorder: ListRecorder
 ) -> None:
     launcher, plan = launcher_of("cuda", overlaps=True), latency_plan(layout="alternating", pairs_max=2, looks=(2,))
-    (first,), (second,) = launches(plan, 1)
+    first, _ = launches(plan, 1)
     with pytest.raises(EngineFault, match="stage decode"):
-        async with launcher.launch_pair(plan, 1, (first,)) as engines:
-            raise EngineFault(first, "decode", f"made up in {set(engines)}")
-    stops = {stop.role: stop for stop in recorder.kept if isinstance(stop, StopRecord)}
-    assert set(stops) == {"A", "B"}
-    assert all(stop.clean for stop in stops.values())
-    assert stops[second].held_s == pytest.approx(0.0, abs=QUICK.stop_grace_s + 1.0)
+        async with launcher.launch_pair(plan, 1, first) as engines:
+            raise EngineFault(first[0], "decode", f"made up in {set(engines)}")
+    # The fixture sees that nothing of the second is left; it was never launched.
+    assert [stop.role for stop in recorder.kept if isinstance(stop, StopRecord)] == list(first)
+
+
+@pytest.mark.parametrize("layout", ["alternating", "co_resident"])
+async def test_engines_up_to_the_next_look_import_beside_the_first_start(
+    launcher_of: LauncherOf, recorder: ListRecorder, layout: Layout
+) -> None:
+    launcher = launcher_of("cuda", overlaps=True, imports_ahead=8)
+    plan = latency_plan(layout=layout, pairs_max=4, looks=(2, 4))
+    found: dict[tuple[int, Role], LaunchRecord] = {}
+    for pair in (1, 2):
+        for group in launches(plan, pair):
+            async with launcher.launch_pair(plan, pair, group) as engines:
+                assert list(engines) == list(group)
+                found |= {(pair, role): await engine.attest() for role, engine in engines.items()}
+                folders = {path.name[:10] for path in launcher_of.work_dir.iterdir() if path.is_dir()}
+                assert folders == {"pair-001-A", "pair-001-B", "pair-002-A", "pair-002-B"}
+    assert ["ahead" in found[2, role].stage_s for role in ROLES] == [True, True]
+    assert [found[2, role].started_first for role in launch_order(plan, 2)] == [True, False]
+    stops = [stop for stop in recorder.kept if isinstance(stop, StopRecord)]
+    assert [(stop.pair, stop.clean) for stop in stops] == [(1, True), (1, True), (2, True), (2, True)]
+
+
+async def test_engines_whose_turn_never_comes_are_ended(launcher_of: LauncherOf, recorder: ListRecorder) -> None:
+    launcher = launcher_of("cuda", overlaps=True, imports_ahead=3)
+    plan = latency_plan(pairs_max=4, looks=(4,))
+    async with launcher.launch_pair(plan, 1, launches(plan, 1)[0]):
+        pass
+    assert len(list(launcher_of.work_dir.glob("pair-*-1-*"))) == 2 + 3
+    await launcher.close()
+    await launcher.close()
+    assert {stop.pair for stop in recorder.kept if isinstance(stop, StopRecord)} == {1}
+
+
+async def test_an_engine_that_died_while_it_waited_fails_its_launch(launcher_of: LauncherOf) -> None:
+    launcher, plan = launcher_of("cuda", overlaps=True), latency_plan(layout="alternating", pairs_max=2, looks=(2,))
+    first, (second,) = launches(plan, 1)
+    async with launcher.launch_pair(plan, 1, first):
+        (log,) = launcher_of.work_dir.glob(f"*-{second}-1-*/engine.log")
+        for process in processes_writing_below(log.parent):
+            process.kill()
+    with pytest.raises(EngineFault, match="stage start"):
+        async with launcher.launch_pair(plan, 1, (second,)):
+            pass
 
 
 async def test_a_port_that_is_taken_while_an_engine_waits_costs_another_start(launcher_of: LauncherOf) -> None:
     launcher, plan = launcher_of("cuda", overlaps=True), latency_plan(layout="alternating", pairs_max=2, looks=(2,))
     first, second = launches(plan, 1)
     async with launcher.launch_pair(plan, 1, first):
-        port = launcher_of.ports.handed[2]  # two of the first engine, then two of the second
+        (log,) = launcher_of.work_dir.glob(f"*-{second[0]}-1-*/engine.log")
+        (process, *_) = [one for one in processes_writing_below(log.parent) if "--port" in one.cmdline()]
+        port = int(process.cmdline()[process.cmdline().index("--port") + 1])
         taken = socket.create_server(("127.0.0.1", port))
     with taken:
         async with launcher.launch_pair(plan, 1, second) as engines:
