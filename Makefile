@@ -149,12 +149,12 @@ calibrate: .venv/.ready ## How often the judge errs in simulated worlds: the ful
 	@$(BIN)/python -m tests.support.bench_verdict --kept
 
 GPU ?=
-VERDICT_STEPS := $(shell printf 'aa-8b-%02d ' 1 2 3 4 5 6 7 8 9 10) starts verdict-8b delay-0 delay-25 delay-50 delay-100
+VERDICT_STEPS := $(shell printf 'aa-8b-%02d ' 1 2 3 4 5 6 7 8 9 10) starts verdict-8b-alone delay-0-alone delay-25-alone delay-50-alone delay-100-alone
 
 .PHONY: bench-verdict
-bench-verdict: .venv/.ready ## GPU-seconds to a verdict beside fixed designs, simulated, into docs/evidence and docs/calibration.md; GPU=1 measures too
+bench-verdict: .venv/.ready ## GPU-seconds to a verdict beside fixed designs, simulated, and of recorded runs, into docs/evidence and docs/calibration.md; GPU=1 measures too
 	@set -o pipefail; $(if $(GPU),$(BIN)/python -m tests.gpu.evidence --models '$(MODELS)' $(VERDICT_STEPS);) measured=$$?; \
-	$(BIN)/python -m tests.support.bench_verdict $(if $(GPU),--evidence docs/evidence) | grep '^|' && exit $$measured
+	$(BIN)/python -m tests.support.bench_verdict | grep '^|' && exit $$measured
 
 .PHONY: bench-grade
 bench-grade: .venv/.ready ## CPU time of grading hard texts of a megabyte, into docs/evidence/bench-grade.txt

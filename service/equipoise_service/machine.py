@@ -34,7 +34,7 @@ from equipoise_service.settings import Settings
 
 log = logging.getLogger(__name__)
 
-CORES_PER_IMPORT, BYTES_PER_IMPORT, MOST_IMPORTS = 4, 16 * 1024**3, 12
+CORES_PER_IMPORT, BYTES_PER_IMPORT, MOST_IMPORTS = 4, 8 * 1024**3, 12
 LauncherFactory = Callable[[str, Plan, Recorder], Launcher]
 """Makes the launcher of one comparison, from its id, its plan and its recorder."""
 

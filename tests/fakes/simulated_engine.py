@@ -64,14 +64,13 @@ async def serve(arguments: dict[str, Any]) -> None:
 
 
 def wait_at_the_gate(gate: str | None) -> None:
-    """As the plugin does where it is asked to, and then say as SGLang does that there is memory."""
+    """As the plugin does where it is asked to."""
     if gate is None:
         return
     print("equipoise: at the start gate", flush=True)
     while not Path(gate).exists():
         time.sleep(0.02)
     print("equipoise: through the start gate", flush=True)
-    print("Memory pool end. avail mem=1.00 GB", flush=True)
 
 
 def main() -> None:
@@ -79,10 +78,13 @@ def main() -> None:
     arguments = parse()
     knobs = from_environment()
     failures = Failures(knobs, Identity.from_environment())
+    failures.at_start()
+    gate = os.environ.get("EQUIPOISE_START_GATE")
+    wait_at_the_gate(gate)
     if knobs.device is not None:
         take_memory(knobs.device, kept="keeps_memory" in failures)
-    failures.at_start()
-    wait_at_the_gate(os.environ.get("EQUIPOISE_START_GATE"))
+    if gate is not None:
+        print("Memory pool end. avail mem=1.00 GB", flush=True)
     asyncio.run(serve(arguments))
 
 

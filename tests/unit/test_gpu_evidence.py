@@ -32,6 +32,7 @@ from equipoise_evals.model import (
     TreatmentRecord,
 )
 from equipoise_service.interchange import RecordsDocument
+from equipoise_service.settings import Settings
 from tests.gpu import claims
 from tests.gpu.claims import Claim, Document
 from tests.gpu.steps import STEPS
@@ -197,9 +198,11 @@ def test_an_injected_delay_is_covered_and_hardly_biased() -> None:
 @pytest.mark.parametrize("name", STEPS)
 def test_every_step_is_a_request_that_the_service_accepts(name: str) -> None:
     from equipoise_service.requests import CompareRequest  # noqa: PLC0415
+    from equipoise_service.resolve import require_allowed  # noqa: PLC0415
 
-    body = STEPS[name].body(Path("/models"))
-    assert CompareRequest.model_validate(body).model.startswith("/models/")
+    request = CompareRequest.model_validate(STEPS[name].body(Path("/models")))
+    assert request.model.startswith("/models/")
+    require_allowed(request, Settings())
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import socket
 import threading
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -65,17 +66,23 @@ class Shelf:
             "questions": [str(SHIPPED / "test.jsonl")], "device": str(folder / "device"), "failures": failures,
         }  # fmt: skip
         self.leftovers = Leftovers()
+        self.imports_ahead: int | None = None
+        """Engines of later launches that import beside the first start, as on a GPU; None where none overlaps."""
 
     def launcher(self, comparison_id: str, plan: Plan, recorder: Recorder) -> Launcher:
         """The real launcher, with quick limits."""
         del plan
+        environment = simulated_environment(self.knobs)
+        if self.imports_ahead is not None:
+            environment = replace(environment, device="cuda", overlaps=True)
         launcher = SGLangLauncher(
-            {"default": simulated_environment(self.knobs)},
+            {"default": environment},
             recorder,
             self.folder / "engines" / comparison_id,
             self.limits,
             device=self.device,
             leftovers=self.leftovers,
+            imports_ahead=self.imports_ahead or 0,
         )
         launcher.ports = self.ports
         return launcher
@@ -323,3 +330,29 @@ async def test_cancelling_at_any_stage_leaves_nothing(
         assert shelf.left() == []
         kinds = " and ".join(str(failure["kind"]) for failure in failures) or "sound engines"
         print(f"cancelled in {stage}, {kinds}: nothing left after {time.monotonic() - began_s:.1f} s of {PROMISED_S}")
+
+
+@pytest.mark.parametrize("layout", ["alternating", "co_resident"])
+async def test_engines_that_import_ahead_leave_nothing_behind_however_a_comparison_ends(
+    tmp_path: Path, layout: str
+) -> None:
+    shelf = Shelf(tmp_path)
+    shelf.imports_ahead = 7
+    request = SMALL | {"pairs_max": 4, "layout": layout}
+    async with shelf.running() as running:
+        view = await running.ended(await running.submit(**request))
+        assert (view["status"], view["verdict"]["cost"]["launch_pairs"]) == ("succeeded", 4)
+        assert shelf.left() == []
+        # Nothing differs, so the first pair ends it: of the engines that imported for later ones, none is left.
+        equal = {"name": "baseline-again", "scratch": "baseline"}
+        view = await running.ended(await running.submit(**request, candidate=equal))
+        assert view["verdict"]["overall"]["word"] == "treatment_inactive"
+        assert view["verdict"]["cost"]["launch_pairs"] == 1
+        assert len(list((tmp_path / "engines" / view["id"]).glob("pair-003-*-1-*"))) >= 1
+        assert shelf.left() == []
+        shelf.knobs["time_scale"] = 10.0
+        comparison_id = await running.submit(**request)
+        await until_stage(running, comparison_id, "decode")
+        assert (await running.client.post(f"/comparisons/{comparison_id}/cancel")).status_code == 202
+        assert (await running.ended(comparison_id))["status"] == "cancelled"
+        assert shelf.left() == []

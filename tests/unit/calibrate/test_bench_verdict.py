@@ -49,7 +49,9 @@ def test_the_calibration_has_the_table_beside_the_method() -> None:
 
 def test_recorded_runs_say_what_a_fixed_design_would_have_cost(tmp_path: Path) -> None:
     for suffix in ("json", "records.json.xz"):
-        (tmp_path / f"llama.{suffix}").write_bytes((EVIDENCE / "h200" / f"llama-8b-shape.{suffix}").read_bytes())
+        (tmp_path / f"llama.{suffix}").write_bytes((EVIDENCE / "h200" / f"verdict-8b-alone.{suffix}").read_bytes())
+        # From before the stages of a launch pair were recorded.
+        (tmp_path / f"old.{suffix}").write_bytes((EVIDENCE / "h200" / f"aa-baseline.{suffix}").read_bytes())
     (tmp_path / "failed.json").write_text("{}")  # without records
     head, _, *rows = recorded(tmp_path)
     assert head.count("|") == 8
