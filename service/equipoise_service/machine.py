@@ -194,10 +194,10 @@ class Machine:
             device=gpu,
             leftovers=self.leftovers,
             place=place,
-            imports_ahead=self._imports_ahead(),
+            imports_ahead=self.imports_ahead(),
         )
 
-    def _imports_ahead(self) -> int:
+    def imports_ahead(self) -> int:
         """Engines of later launches that import beside the first start; on a cluster a node may run a single pair."""
         if not self._starts_fast or self.settings.executor != "local":
             return 0

@@ -147,6 +147,7 @@ class SGLangLauncher:
     ) -> None:
         """Start them all at once; each but the first waits at its gate until the first has its memory."""
         waiting = {role: self._ahead.called(pair, role) for role in order}
+        running += filter(None, waiting.values())
         if not any(waiting.values()):
             start(self._import_ahead(plan, following(plan, pair, order, self._imports_ahead)))
         first = start(self._start(plan, pair, order[0], order, running, waiting=waiting[order[0]]))
@@ -185,16 +186,14 @@ class SGLangLauncher:
     ) -> None:
         """Start one engine of ``order`` until it is ready and attested, with new ports if its own were taken meanwhile.
 
-        The second of a pair has a gate. One that was ``waiting`` goes on from there.
+        The second of a pair has a gate. One that was ``waiting``, and runs already, goes on from there.
         """
         await self._require_nothing_left(role)
         for attempt in range(1, START_ATTEMPTS + 1):
-            try:
-                engine = waiting or await self._spawn(plan, pair, role, order, attempt, gate=gate)
-            except OSError as refused:  # a full disk, above all
-                raise EngineFault(role, "start", f"cannot be started: {refused}") from refused
-            running.append(engine)
-            waiting = None
+            engine = waiting if attempt == 1 else None
+            if engine is None:
+                engine = await self._spawn(plan, pair, role, order, attempt, gate=gate)
+                running.append(engine)
             try:
                 await readiness.until_ready(engine, self._limits)
                 await self._on_device([engine])
@@ -208,6 +207,14 @@ class SGLangLauncher:
                 await to_the_end(self._stop_all([engine], None))
 
     async def _spawn(
+        self, plan: Plan, pair: int, role: Role, order: tuple[Role, ...], attempt: int, *, gate: Path | None
+    ) -> SGLangEngine:
+        try:
+            return await self._spawned(plan, pair, role, order, attempt, gate=gate)
+        except OSError as refused:  # a full disk, above all
+            raise EngineFault(role, "start", f"cannot be started: {refused}") from refused
+
+    async def _spawned(
         self, plan: Plan, pair: int, role: Role, order: tuple[Role, ...], attempt: int, *, gate: Path | None
     ) -> SGLangEngine:
         arm = plan.arms.of(role)

@@ -10,6 +10,7 @@ import pytest
 
 from equipoise_service.engines import SGLangLauncher
 from equipoise_service.engines.environment import Device
+from equipoise_service.engines.leftovers import Leftovers
 from equipoise_service.engines.ports import EnginePorts, PortChooser, is_free
 from tests.fakes.launching import QUICK, ListRecorder, simulated_environment
 
@@ -48,6 +49,7 @@ class LauncherOf:
         self.recorder = recorder
         self.ports = RememberedPorts()
         self.limits = QUICK
+        self.leftovers = Leftovers()
 
     def __call__(
         self, device: Device = "simulated", *, overlaps: bool = False, imports_ahead: int = 0, **knobs: object
@@ -55,7 +57,12 @@ class LauncherOf:
         """A launcher of simulated engines, which it takes to be on ``device``."""
         environment = replace(simulated_environment(knobs), device=device, overlaps=overlaps)
         launcher = SGLangLauncher(
-            {"default": environment}, self.recorder, self.work_dir, self.limits, imports_ahead=imports_ahead
+            {"default": environment},
+            self.recorder,
+            self.work_dir,
+            self.limits,
+            leftovers=self.leftovers,
+            imports_ahead=imports_ahead,
         )
         launcher.ports = self.ports
         return launcher

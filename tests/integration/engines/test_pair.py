@@ -1,11 +1,15 @@
 """The real launcher drives simulated engines as real processes: normal pairs, from start to nothing left."""
 
 import asyncio
+import errno
 import socket
+import subprocess
 import time
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 
 from equipoise_evals.decode.schedule import launch_order, launches
@@ -159,6 +163,37 @@ async def test_an_engine_that_died_while_it_waited_fails_its_launch(launcher_of:
             process.kill()
     with pytest.raises(EngineFault, match="stage start"):
         async with launcher.launch_pair(plan, 1, (second,)):
+            pass
+
+
+async def test_an_engine_that_waited_ends_too_where_its_launch_may_not_begin(launcher_of: LauncherOf) -> None:
+    launcher, plan = launcher_of("cuda", overlaps=True), latency_plan(layout="alternating", pairs_max=2, looks=(2,))
+    first, second = launches(plan, 1)
+    async with launcher.launch_pair(plan, 1, first):
+        pass
+    with subprocess.Popen(["sleep", "600"]) as left:
+        launcher_of.leftovers.processes([psutil.Process(left.pid)])
+        with pytest.raises(EngineFault, match=f"process {left.pid} of an earlier engine still runs"):
+            async with launcher.launch_pair(plan, 1, second):
+                pass
+        left.kill()
+
+
+async def test_a_disk_that_is_full_fails_an_import_as_any_start(
+    launcher_of: LauncherOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher, plan = launcher_of("cuda", overlaps=True), latency_plan(layout="alternating", pairs_max=2, looks=(2,))
+    first, (second,) = launches(plan, 1)
+    make = Path.mkdir
+
+    def full(folder: Path, *args: Any, **kw: Any) -> None:
+        if f"-{second}-1-" in folder.name:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        make(folder, *args, **kw)
+
+    monkeypatch.setattr(Path, "mkdir", full)
+    with pytest.raises(EngineFault, match=f"arm {second}.*No space left on device"):
+        async with launcher.launch_pair(plan, 1, first):
             pass
 
 

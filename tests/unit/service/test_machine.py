@@ -1,6 +1,7 @@
 """What settings and cache make of this machine; nothing is built or started."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -80,3 +81,29 @@ def test_a_hub_that_cannot_be_reached_is_told(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(errors.QuestionsUnavailable, match="cannot be reached") as refused:
         questions.load_questions(on(tmp_path, gsm8k="hub"))
     assert refused.value.status == 503
+
+
+@pytest.mark.parametrize(
+    ("fields", "host", "engines"),
+    [
+        ({}, (32, 250), 7),
+        ({}, (16, 128), 3),
+        ({}, (256, 2_000), 12),
+        ({}, (32, 30), 2),
+        ({}, (2, 250), 0),
+        ({}, (32, 4), 0),
+        ({"imports_ahead": 5}, (2, 4), 5),
+        ({"imports_ahead": 0}, (32, 250), 0),
+        ({"fast_starts": False, "imports_ahead": 5}, (32, 250), 0),
+        ({"executor": "ray", "imports_ahead": 5}, (32, 250), 0),
+        ({"device": "cpu", "imports_ahead": 5}, (32, 250), 0),
+    ],
+)
+def test_as_many_engines_import_ahead_as_the_host_has_cores_and_memory_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fields: dict[str, object], host: tuple[int, int], engines: int
+) -> None:
+    cores, available_gb = host
+    monkeypatch.setattr("os.sched_getaffinity", lambda _pid: set(range(cores)))
+    memory = SimpleNamespace(available=available_gb * 1024**3)
+    monkeypatch.setattr("psutil.virtual_memory", lambda: memory)
+    assert on(tmp_path, **({"device": "cuda"} | fields)).imports_ahead() == engines
