@@ -91,22 +91,27 @@ test: setup check ## Set everything up and run the tests; test-chaos, test-postg
 	@$(BIN)/python -m pytest tests/integration -m "engine and not chaos"
 	@$(MAKE) --no-print-directory test-backends
 
-.PHONY: browser
-browser: .venv/.ready ## Test the pages in Debian's Chromium; as root it is installed with apt-get where it is missing
+.PHONY: chromium
+chromium: ## Install Debian's Chromium where it is missing, as root; otherwise say how to get it
 	@if ! command -v chromium > /dev/null && [ -z "$$EQUIPOISE_CHROMIUM" ]; then \
 		if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
 			echo "Chromium is missing; installing Debian's: apt-get install --no-install-recommends chromium fonts-dejavu-core"; \
 			apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core; \
 		else echo "Chromium is missing; get it with: sudo apt-get install chromium"; fi; fi
+
+.PHONY: browser
+browser: .venv/.ready chromium ## Test the pages in Debian's Chromium; as root it is installed with apt-get where it is missing
 	@$(BIN)/python -m pytest tests/browser
 
 SERVICE_TESTS := tests/integration/service
-ON_POSTGRES := tests/unit/service tests/contract/service $(SERVICE_TESTS)
+# Files that take minutes come first, so that no worker is left alone with one.
+ON_POSTGRES := $(SERVICE_TESTS) tests/browser tests/contract/service tests/unit/service
 POSTGRES_TESTS ?= -n 4 --dist loadfile --no-loadscope-reorder -m "not chaos and not engine" $(ON_POSTGRES)
+HAVE_POSTGRES := { command -v initdb || ls /usr/lib/postgresql/*/bin/initdb; } > /dev/null 2>&1
 
-.PHONY: test-postgres
-test-postgres: .venv/.ready ## Run every test of the service over Debian's PostgreSQL, installed as root where it is missing (a quarter of an hour)
-	@if ! command -v initdb > /dev/null && ! ls /usr/lib/postgresql/*/bin/initdb > /dev/null 2>&1; then \
+.PHONY: postgres
+postgres: ## Install Debian's PostgreSQL where it is missing, as root; otherwise say how to get it, an error where CI is set
+	@if ! $(HAVE_POSTGRES); then \
 		if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
 			echo "PostgreSQL is missing; installing Debian's: apt-get install --no-install-recommends postgresql"; \
 			apt-get update -qq && apt-get install -qq -y --no-install-recommends postgresql-common && \
@@ -114,8 +119,11 @@ test-postgres: .venv/.ready ## Run every test of the service over Debian's Postg
 			sed -i 's/^#\?create_main_cluster.*/create_main_cluster = false/' /etc/postgresql-common/createcluster.conf && \
 			apt-get install -qq -y --no-install-recommends postgresql; \
 		else echo "PostgreSQL is missing, so these tests are left out; get it with: sudo apt-get install postgresql"; \
-			[ -z "$$CI" ]; exit $$?; fi; fi; \
-	$(BIN)/python -m tests.support.postgres $(BIN)/python -m pytest $(POSTGRES_TESTS)
+			[ -z "$$CI" ]; fi; fi
+
+.PHONY: test-postgres
+test-postgres: .venv/.ready postgres chromium ## Run every test that opens a database, but real engines, over Debian's PostgreSQL (six to ten minutes)
+	@if $(HAVE_POSTGRES); then $(BIN)/python -m tests.support.postgres $(BIN)/python -m pytest $(POSTGRES_TESTS); fi
 
 .PHONY: test-backends
 test-backends: setup ## The plugin's own tests, inside the engine environment

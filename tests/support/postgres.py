@@ -1,7 +1,8 @@
 """PostgreSQL for tests: a private cluster that lasts as long as one command, and a database of its own for each path.
 
 ``python -m tests.support.postgres COMMAND…`` starts the cluster, runs the command with ``TEST_POSTGRES_URL`` set, and
-ends with its exit code. The cluster lies in a temporary folder and listens on a free port of 127.0.0.1 only.
+ends with its exit code; with 1 where the command made no database, since then nothing ran over PostgreSQL. The cluster
+lies in a temporary folder and listens on a free port of 127.0.0.1 only.
 """
 
 import hashlib
@@ -31,6 +32,8 @@ OWNER = "postgres"
 """Whom the server runs as where a test is root's: initdb and postgres refuse root. Debian's package makes this user."""
 ADMIN_DATABASE = "postgres"
 TEMPLATE = "template_head"
+OURS = "t" + 24 * "[0-9a-f]"
+"""Names of tests' databases, as a pattern of SIMILAR TO."""
 START_S = 60
 # Nothing here has to survive the machine; commits otherwise wait for the disk.
 OPTIONS = {
@@ -139,12 +142,22 @@ def _make_template(server: URL) -> None:
     open_database(server.set(database=TEMPLATE).render_as_string(hide_password=False)).close()
 
 
+def _made(server: URL) -> int:
+    """How many databases of tests are there; few tests remove theirs."""
+    with _administrator(server) as connection:
+        found = connection.execute("SELECT count(*) FROM pg_database WHERE datname SIMILAR TO %s", [OURS]).fetchone()
+    return int(str(found[0])) if found else 0
+
+
 def main(command: Sequence[str]) -> int:
     """Run a command beside a server of its own."""
     try:
         with cluster() as url:
             _make_template(make_url(url))
-            return subprocess.run(command, env={**os.environ, VARIABLE: url}, check=False).returncode
+            code = subprocess.run(command, env={**os.environ, VARIABLE: url}, check=False).returncode
+            made = _made(make_url(url))
+            print(f"databases made on PostgreSQL: {made}", flush=True)
+            return code if made else code or 1
     except NoServer as missing:
         print(missing, file=sys.stderr)
         return 1

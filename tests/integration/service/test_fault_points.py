@@ -21,6 +21,7 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
+@pytest.mark.sqlite  # each point is killed in a copy of one file
 @pytest.mark.parametrize("when", ["first", pytest.param("last", marks=pytest.mark.chaos)])
 def test_a_kill_between_any_two_statements_changes_no_verdict(folder: Path, when: str) -> None:
     command = [sys.executable, "-m", "tests.support.fault_points", str(folder), when]
