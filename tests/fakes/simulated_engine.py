@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+os.environ["SSL_CERT_FILE"] = os.devnull  # aiohttp reads all of the system's certificates, which no engine needs
+
 from aiohttp import web
 
 from tests.fakes.failures import Failures

@@ -16,6 +16,7 @@ from equipoise_service.server import bind, running_server
 from equipoise_service.settings import Settings
 from tests.integration.service.command import Command, command_in
 from tests.integration.service.fake import FakeLauncher, Hook, nothing
+from tests.integration.service.served import PLAIN
 
 LATENCY_ONLY: dict[str, Any] = {"model": "m", "parts": ["latency"], "pairs_max": 3, "quads": 1, "steps_per_block": 16}
 
@@ -89,7 +90,7 @@ async def running_over(settings: Settings, hook: Hook = nothing, *, private: boo
     listening = bind("127.0.0.1", 0)
     async with (
         running_server(settings, listening, None if private else listening.url, launcher),
-        httpx.AsyncClient(base_url=listening.url, timeout=30, trust_env=False) as client,
+        httpx.AsyncClient(base_url=listening.url, timeout=30, trust_env=False, verify=PLAIN) as client,
     ):
         yield Running(client, launchers)
 

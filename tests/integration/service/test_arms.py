@@ -14,6 +14,7 @@ from equipoise_service.server import bind, running_server
 from equipoise_service.settings import Settings
 from tests.fakes import environments
 from tests.integration.service.conftest import Running
+from tests.integration.service.served import PLAIN
 
 ROOT = Path(__file__).resolve().parents[3]
 FAST: dict[str, Any] = {"parts": ["latency"], "pairs_max": 3, "quads": 1}
@@ -41,7 +42,7 @@ async def two_environments(folder: Path, presets: Path | None = None, **knobs: o
     listening = bind("127.0.0.1", 0)
     async with (
         running_server(settings, listening, listening.url),
-        httpx.AsyncClient(base_url=listening.url, timeout=60, trust_env=False) as client,
+        httpx.AsyncClient(base_url=listening.url, timeout=60, trust_env=False, verify=PLAIN) as client,
     ):
         yield Running(client, [])
 

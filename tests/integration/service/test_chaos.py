@@ -27,7 +27,7 @@ from equipoise_service.engines.leftovers import engines_below
 from equipoise_service.engines.ports import HIGHEST, LOWEST
 from equipoise_service.store import FINAL, Store
 from tests.integration.service.preloaded import PreloadedServing
-from tests.integration.service.served import PATIENCE_S, variables_of
+from tests.integration.service.served import PATIENCE_S, PLAIN, variables_of
 
 SEEDS = (1, 2, 3, 4)
 COMPARISONS = 50
@@ -66,7 +66,9 @@ class Chaos:
         """One request, sent again as long as the service is away."""
         while True:
             try:
-                return httpx.request(method, f"{self.serving.url}{path}", trust_env=False, timeout=60, **options)
+                return httpx.request(
+                    method, f"{self.serving.url}{path}", trust_env=False, verify=PLAIN, timeout=60, **options
+                )
             except httpx.TransportError:
                 self.restart()
 

@@ -33,6 +33,7 @@ from tests.fakes.launching import QUICK, simulated_environment
 from tests.fakes.memory import ENGINE_BYTES
 from tests.integration.engines.conftest import RememberedPorts, processes_writing_below, still_taken
 from tests.integration.service.conftest import Running
+from tests.integration.service.served import PLAIN
 
 SMALL: dict[str, Any] = {
     "parts": ["latency", "accuracy"], "questions": 16, "shots": 1, "pairs_max": 1, "quads": 1, "steps_per_block": 16,
@@ -94,7 +95,7 @@ class Shelf:
         listening = bind("127.0.0.1", 0)
         async with (
             running_server(settings, listening, listening.url, self.launcher),
-            httpx.AsyncClient(base_url=listening.url, timeout=60, trust_env=False) as client,
+            httpx.AsyncClient(base_url=listening.url, timeout=60, trust_env=False, verify=PLAIN) as client,
         ):
             yield Running(client, [])
 

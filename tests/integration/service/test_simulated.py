@@ -16,6 +16,7 @@ from equipoise_service.engines.ports import HIGHEST, LOWEST
 from equipoise_service.server import bind, running_server
 from equipoise_service.settings import Settings
 from tests.integration.service.conftest import Running
+from tests.integration.service.served import PLAIN
 
 ROOT = Path(__file__).resolve().parents[3]
 SMALL: dict[str, Any] = {
@@ -38,7 +39,7 @@ async def simulated(folder: Path, **knobs: object) -> AsyncIterator[Running]:
     listening = bind("127.0.0.1", 0)
     async with (
         running_server(settings, listening, listening.url),
-        httpx.AsyncClient(base_url=listening.url, timeout=60, trust_env=False) as client,
+        httpx.AsyncClient(base_url=listening.url, timeout=60, trust_env=False, verify=PLAIN) as client,
     ):
         yield Running(client, [])
 

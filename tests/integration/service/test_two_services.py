@@ -18,7 +18,7 @@ import pytest
 from equipoise_evals.gsm8k.load import SHIPPED
 from equipoise_service.store import FINAL, Store
 from tests.fakes.short_lease import LEASE_S
-from tests.integration.service.served import PATIENCE_S, Serving, variables_of
+from tests.integration.service.served import PATIENCE_S, PLAIN, Serving, variables_of
 from tests.integration.service.test_chaos import PARTS, SMALL, require_measured_once, require_nothing_left
 from tests.support import postgres
 
@@ -50,7 +50,12 @@ class Two:
             service = self.rng.choice(self.services)
             try:
                 answer = httpx.post(
-                    f"{service.url}/compare", json=body, headers=headers, trust_env=False, timeout=PATIENCE_S
+                    f"{service.url}/compare",
+                    json=body,
+                    headers=headers,
+                    trust_env=False,
+                    verify=PLAIN,
+                    timeout=PATIENCE_S,
                 )
             except httpx.TransportError:
                 continue
