@@ -82,7 +82,7 @@ check: .venv/.ready ## Format, lint, types, import contracts, Dockerfiles and co
 	@$(BIN)/check-jsonschema -q --builtin-schema vendor.compose-spec docker/compose.yaml
 
 .PHONY: test
-test: setup check ## Set everything up and run the tests; test-chaos, test-postgres and test-ray run what needs more
+test: setup check ## Set everything up and run the tests; CI adds test-chaos and test-postgres beside it; test-ray needs more
 	@$(BIN)/python -m pytest -n 2 tests/unit tests/property tests/contract --ignore tests/contract/service \
 		--cov=equipoise_evals --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
 	@: "Four workers, since on two cores these tests mostly wait for processes"
