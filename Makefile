@@ -105,7 +105,7 @@ browser: .venv/.ready chromium ## Test the pages in Debian's Chromium; as root i
 
 SERVICE_TESTS := tests/integration/service
 # Files that take minutes come first, so that no worker is left alone with one.
-ON_POSTGRES := $(SERVICE_TESTS) tests/browser tests/contract/service tests/unit/service
+ON_POSTGRES := $(SERVICE_TESTS) tests/contract/service tests/unit/service
 POSTGRES_TESTS ?= -n 4 --dist loadfile --no-loadscope-reorder -m "not chaos and not engine" $(ON_POSTGRES)
 HAVE_POSTGRES := { command -v initdb || ls /usr/lib/postgresql/*/bin/initdb; } > /dev/null 2>&1
 
@@ -122,8 +122,12 @@ postgres: ## Install Debian's PostgreSQL where it is missing, as root; otherwise
 			[ -z "$$CI" ]; fi; fi
 
 .PHONY: test-postgres
-test-postgres: .venv/.ready postgres chromium ## Run every test that opens a database, but real engines, over Debian's PostgreSQL (six to ten minutes)
+test-postgres: .venv/.ready postgres ## Run every test of the service over Debian's PostgreSQL, installed as root where it is missing (six to ten minutes)
 	@if $(HAVE_POSTGRES); then $(BIN)/python -m tests.support.postgres $(BIN)/python -m pytest $(POSTGRES_TESTS); fi
+
+.PHONY: browser-postgres
+browser-postgres: .venv/.ready postgres chromium ## Test the pages over Debian's PostgreSQL: their driver leaves no event loop to the tests of the service
+	@if $(HAVE_POSTGRES); then $(BIN)/python -m tests.support.postgres $(BIN)/python -m pytest tests/browser; fi
 
 .PHONY: test-backends
 test-backends: setup ## The plugin's own tests, inside the engine environment
