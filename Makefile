@@ -85,8 +85,8 @@ check: .venv/.ready ## Format, lint, types, import contracts, Dockerfiles and co
 test: setup check ## Set everything up and run the tests; CI adds test-chaos and test-postgres beside it; test-ray needs more
 	@$(BIN)/python -m pytest -n 2 tests/unit tests/property tests/contract --ignore tests/contract/service \
 		--cov=equipoise_evals --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100
-	@: "Four workers, since on two cores these tests mostly wait for processes"
-	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder tests/guarantee tests/contract/service tests/integration -m "not engine and not chaos"
+	@: "Four workers, since on two cores these tests mostly wait for processes; files that take minutes come first"
+	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder tests/integration tests/guarantee tests/contract/service -m "not engine and not chaos"
 	@$(MAKE) --no-print-directory browser
 	@$(BIN)/python -m pytest tests/integration -m "engine and not chaos"
 	@$(MAKE) --no-print-directory test-backends
