@@ -20,6 +20,9 @@ from equipoise_service.settings import Settings
 
 GRACE_S = 3
 """Open event streams are ended this long after the order to stop."""
+KEEP_ALIVE_S = 75
+"""How long an idle connection stays open: longer than clients and proxies keep one, mostly 60 s at most. The side that
+is asked must not be the one that closes: a request that crosses with the end of its connection is lost."""
 
 
 class Listening(NamedTuple):
@@ -120,6 +123,7 @@ async def running_server(
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=GRACE_S,
+            timeout_keep_alive=KEEP_ALIVE_S,
         )
         server = Server(config)
         task = asyncio.create_task(server.serve(sockets=[listening.socket]), name="http")

@@ -422,3 +422,18 @@ async def test_a_request_takes_a_thread_only_to_read_the_database(
         monkeypatch.setattr(to_thread, "run_sync", counted)
         answer = await running.client.get(path.replace("{id}", comparison_id))
         assert (answer.status_code, taken) == (200, hops)
+
+
+async def test_an_idle_connection_outlives_the_clients_own_limit(start: Start) -> None:
+    """httpx drops one that was idle for 5 s; a server that did so too could drop it under a request."""
+    async with start() as running:
+        url = running.client.base_url
+        reader, writer = await asyncio.open_connection(url.host, url.port)
+        for pause_s in (0, 6):
+            await asyncio.sleep(pause_s)
+            writer.write(f"GET /livez HTTP/1.1\r\nHost: {url.host}:{url.port}\r\n\r\n".encode())
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200 ")
+            length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+            await reader.readexactly(int(length.partition(b":")[2]))
+        writer.close()
