@@ -50,8 +50,7 @@ class DeviceDelay:
     def measured_us(self) -> float | None:
         """Mean of many spins in a row between two events, launch gaps included, measured anew each time it is read.
 
-        A number of cycles lasts as long as the GPU's clock has it, so that one measured at the start, on a GPU that
-        had been idle, was 12 % longer than what decode steps then had.
+        A number of cycles lasts as long as the GPU's clock has it, which rises with work.
         """
         return None if self.cycles is None else spins_us(self.cycles, TRIALS) / TRIALS
 

@@ -148,7 +148,7 @@ class Settings(BaseSettings):
         default=None,
         ge=0,
         description="On a GPU with fast starts, engines of later launches that import beside the first and wait: "
-        "a later start takes 8 to 12 s on an H200 instead of 27 to 40. Each takes some 3 GB of the host's memory. By "
+        "a later start takes 8 to 12 s on an H200 instead of 27 to 39. Each takes some 3 GB of the host's memory. By "
         "default one for every 4 cores and 8 GB of available memory, less one, at most 12.",
     )
     history_days: int = Field(

@@ -1,7 +1,7 @@
 """What stored records of a GPU run must show, each claim beside what was seen. Pure: a record can be checked again."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import pairwise
 from statistics import fmean
 from typing import NamedTuple, get_args
@@ -156,8 +156,10 @@ def starts(document: Document) -> list[Claim]:
 
 
 def both_ready_s(launches: Sequence[LaunchRecord]) -> float:
-    """Seconds from the start of the first engine of a pair until both were ready."""
-    began = [datetime.fromisoformat(one.started_at) for one in launches]
+    """Seconds from the start of the first engine of a pair, or its turn where it had waited, until both were ready."""
+    began = [
+        datetime.fromisoformat(one.started_at) + timedelta(seconds=one.stage_s.get("ahead", 0.0)) for one in launches
+    ]
     return max(
         (at - min(began)).total_seconds() + one.stage_s["spawn_to_ready"]
         for at, one in zip(began, launches, strict=True)

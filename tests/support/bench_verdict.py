@@ -93,8 +93,8 @@ def broken_promises(tallies: Mapping[str, Mapping[str, Tally]], cells: Sequence[
 def recorded(folder: Path) -> list[str]:
     """Markdown lines: what each recorded run of launched engines took, and what 10 + 10 would at its start time.
 
-    A start is one that imported for itself, after the host's first where there is one. Runs from before the stages of
-    a launch pair were recorded are left out.
+    A start is one that imported for itself, after the comparison's first where there is one. Runs from before the
+    stages of a launch pair were recorded are left out.
     """
     head = ("run", "device", "word", "launch pairs", "device seconds", "engine start, s", "10 + 10 at that start, s")
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]

@@ -164,6 +164,16 @@ def test_the_claims_about_starts_leave_the_first_pair_out() -> None:
     assert set(holding(claims.starts(document_of(launches()))).values()) == {False}
 
 
+def test_an_engine_that_imported_ahead_is_late_from_its_turn_on() -> None:
+    ahead = [
+        started(2, "A", 0.0, ahead=200.0, spawn_to_ready=9.0),
+        started(2, "B", 1.0, ahead=200.5, spawn_to_ready=18.0),
+    ]
+    first = [started(1, role, 0.0, spawn_to_ready=30.0) for role in ROLES]
+    found = claims.starts(document_of([*first, *ahead]))
+    assert [claim.seen for claim in found[:2]] == ["9.0, 18.0 s", "19.5 s"]
+
+
 def with_cost(document: Document, seconds: float) -> Document:
     stops = [StopRecord(pair=pair, role="A", held_s=seconds / 3, clean=True) for pair in (1, 2, 3)]
     return RecordsDocument(plan=document.plan, records=(*document.records, *stops), verdict=document.verdict)

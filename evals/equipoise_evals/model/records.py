@@ -46,8 +46,9 @@ class LaunchRecord(Frozen):
         stage_s: Seconds per stage: ``spawn_to_ready``, ``first_generation``; and, as far as the engine's log tells
             them, the stages that the former is made of, in order: ``imports``, ``spawn``, ``gate`` (the second engine
             of a pair waits there for the first to take its memory), ``distributed``, ``weights``, ``kv_pool``,
-            ``graph_capture``, ``http``, ``warm_up``; and ``tokenizer``, beside them. ``ahead``, before all of them, is
-            how long it had imported and waited while the other engine ran alone.
+            ``graph_capture``, ``http``, ``warm_up``; and ``tokenizer``, beside them. ``ahead`` is how
+            long it had imported and waited before its turn came, while others ran; it then has no ``imports`` and no
+            ``spawn``, and the rest counts from its turn.
         node: Machine of a cluster on which it ran; empty for the service's own, or where it was not recorded.
         attached: Whether the engine ran already: ``argv`` and ``environment`` are then empty because nobody here knows
             them, ``started_at`` is when it was attached to, and the attestation is empty where it shows none.

@@ -48,7 +48,7 @@ class EngineEnvironment:
         plugin_path: Folder put first on ``PYTHONPATH``, for a plugin that is not installed; the same for both arms.
         device: What the engine computes on.
         variables: Variables that every engine of this environment gets.
-        overlaps: Whether the second engine of a pair imports beside the first on a GPU, and waits at the plugin's gate.
+        overlaps: Whether an engine on a GPU imports beside one that starts before it, and waits at the plugin's gate.
     """
 
     name: str

@@ -41,9 +41,10 @@ from equipoise_service.tasks import to_the_end
 log = logging.getLogger(__name__)
 
 MEMORY_POLL_S = 0.2
-Starter = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 START_ATTEMPTS = 3
 """Starts of one engine when a port is taken between choice and bind."""
+Starter = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
+"""Begins work beside other work."""
 
 
 def files_of(pair: int) -> str:
@@ -143,7 +144,7 @@ class SGLangLauncher:
             await to_the_end(self._stop_all(running, before))
 
     def _start_beside_each_other(
-        self, plan: Plan, pair: int, order: tuple[Role, ...], running: list[SGLangEngine], start: "Starter"
+        self, plan: Plan, pair: int, order: tuple[Role, ...], running: list[SGLangEngine], start: Starter
     ) -> None:
         """Start them all at once; each but the first waits at its gate until the first has its memory."""
         waiting = {role: self._ahead.called(pair, role) for role in order}

@@ -15,7 +15,7 @@ from equipoise_service.engines import logs, pinning
 from equipoise_service.engines.engine import SGLangEngine
 from equipoise_service.engines.limits import Limits
 from equipoise_service.engines.ports import describe_owner, listeners
-from equipoise_service.engines.stages import StartStages
+from equipoise_service.engines.stages import BEFORE_THE_GATE, StartStages
 
 POLL_S = 0.1
 PROBE_LIMIT_S = 30.0
@@ -40,9 +40,11 @@ async def until_ready(engine: SGLangEngine, limits: Limits) -> None:
     await _until_healthy(engine, limits, stages)
     ready_s = engine.since_start_s
     stages.look(ready_s)
-    engine.launch.stage_s |= stages.durations_s(ready_s) | {"spawn_to_ready": ready_s}
-    if engine.launch.ahead_s:
-        engine.launch.stage_s["ahead"] = engine.launch.ahead_s
+    found = stages.durations_s(ready_s) | {"spawn_to_ready": ready_s}
+    if engine.launch.ahead_s:  # these stages were over by then: how long each took is not known
+        known = {name: seconds for name, seconds in found.items() if name not in BEFORE_THE_GATE}
+        found = {"ahead": engine.launch.ahead_s, **known}
+    engine.launch.stage_s |= found
     engine.launch.owned_ports = _own_ports(engine)
     began_s = time.monotonic()
     await _first_generation(engine, limits)

@@ -35,6 +35,8 @@ MILESTONES = (
 """In the order in which they come."""
 TOKENIZER = re.compile(rb"chat template")
 """Said by the main process once it has its tokenizer, while the scheduler starts beside it."""
+BEFORE_THE_GATE = frozenset({"imports", "spawn", "tokenizer"})
+"""Stages that an engine has behind it when its gate opens."""
 READY = "warm_up"
 """The last stage: SGLang's own warm-up, where it has one, until the engine calls itself healthy."""
 

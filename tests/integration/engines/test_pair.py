@@ -104,6 +104,9 @@ async def test_where_engines_run_one_after_the_other_the_second_imports_ahead(
 
     assert of_second.stage_s["ahead"] > 1.0
     assert "ahead" not in of_first.stage_s
+    assert "spawn" in of_first.stage_s
+    assert "spawn" not in of_second.stage_s  # it was over before its turn: not known, and not 0
+    assert {"gate", "kv_pool"} <= set(of_second.stage_s)
     since_spawn_s = of_second.stage_s["ahead"] + of_second.stage_s["spawn_to_ready"]
     assert since_spawn_s < both_s
     held_s = {stop.role: stop.held_s for stop in recorder.kept if isinstance(stop, StopRecord) and stop.clean}

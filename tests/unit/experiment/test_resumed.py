@@ -38,7 +38,7 @@ async def test_a_pair_that_measured_one_half_only_counts_as_finished_when_a_run_
 
 
 @pytest.mark.parametrize("layout", ["co_resident", "alternating", "crossover"])
-@pytest.mark.parametrize("pairs_max", [1, 2])
+@pytest.mark.parametrize("pairs_max", [1, 2, 3])
 async def test_a_run_whose_last_pair_is_complete_launches_nothing_more(layout: Layout, pairs_max: int) -> None:
     plan = make.plan(pairs_max, layout=layout, accuracy=make.accuracy_plan(4, passes_max=pairs_max))
     recorder = ListRecorder()
@@ -105,16 +105,6 @@ async def test_records_from_before_guards_were_recorded_are_gone_on_with() -> No
     await run_comparison(plan, prompts(), World(FakeLauncher(recorder), lambda: 0.0, recorder, silent))
     launches = [launch.pair for launch in recorder.records().of(LaunchRecord)]
     assert {pair: launches.count(pair) for pair in (1, 2, 3)} == {1: 2, 2: 2, 3: 4}
-
-
-async def test_a_run_that_had_measured_everything_starts_no_engine() -> None:
-    plan = make.plan(accuracy=make.accuracy_plan(4))
-    recorder = ListRecorder()
-    world = World(FakeLauncher(recorder), lambda: 0.0, recorder, silent)
-    verdict = await run_comparison(plan, prompts(), world)
-    before = recorder.records()
-    assert await run_comparison(plan, prompts(), world) == verdict
-    assert recorder.records() == before
 
 
 async def test_a_question_whose_request_failed_is_asked_again() -> None:
