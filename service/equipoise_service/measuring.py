@@ -166,17 +166,18 @@ class Measuring:
         launcher = self._tools.launcher(run.comparison_id, run.plan, recorder)
         world = World(launcher, self._tools.clock, recorder, run.progress, run.progress.judged)
         try:
-            done = await work(prompts, world)
+            try:
+                done = await work(prompts, world)
+            finally:
+                if isinstance(launcher, Closing):
+                    await launcher.close()
+            await asyncio.to_thread(run.progress.flush)
+            await asyncio.to_thread(recorder.flush)
         except BaseException as error:
             # But an order to end waits for no disk that stays full.
             patience_s = LAST_WRITES_S if isinstance(error, asyncio.CancelledError) else None
             await to_the_end(self._last_writes(run.progress, recorder, patience_s))
             raise
-        finally:
-            if isinstance(launcher, Closing):
-                await launcher.close()
-        await asyncio.to_thread(run.progress.flush)
-        await asyncio.to_thread(recorder.flush)
         return done
 
     async def _last_writes(self, progress: EventProgress, recorder: StoredRecorder, patience_s: float | None) -> None:

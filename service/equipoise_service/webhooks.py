@@ -11,7 +11,7 @@ import hashlib
 import hmac
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from urllib.parse import urlsplit
 
@@ -23,6 +23,7 @@ from equipoise_service.access.secrets import WEBHOOK_PREFIX, redacted
 from equipoise_service.bell import Bell, heard
 from equipoise_service.errors import FieldError, RequestInvalid, StorageUnavailable
 from equipoise_service.store import Delivery, Store
+from equipoise_service.tasks import to_the_end
 
 log = logging.getLogger(__name__)
 
@@ -104,8 +105,29 @@ class Sender:
                 await heard(ticket, wait_s)
 
     async def _send_due(self, client: httpx.AsyncClient) -> None:
-        while due := await asyncio.to_thread(self._store.webhooks.take_due, self._now()):
-            await asyncio.gather(*(self._send(client, delivery) for delivery in due))
+        while True:
+            async with self._taken() as due:
+                if not due:
+                    return
+                # Each to its end, also where the outcome of another cannot be noted.
+                ends = await asyncio.gather(*(self._send(client, delivery) for delivery in due), return_exceptions=True)
+                for broken in filter(None, ends):
+                    raise broken
+
+    @contextlib.asynccontextmanager
+    async def _taken(self) -> AsyncIterator[list[Delivery]]:
+        """What is due now. When this service ends meanwhile, its last attempt or the next service has the rest.
+
+        The end may come while a thread takes them: they are held then, and nobody knows yet which they are.
+        """
+        taking = asyncio.create_task(asyncio.to_thread(self._store.webhooks.take_due, self._now()))
+        try:
+            yield await to_the_end(taking)
+        except asyncio.CancelledError:
+            # What the database cannot be told now is free in a minute.
+            with contextlib.suppress(StorageUnavailable, SQLAlchemyError):
+                self._store.webhooks.let_go(taking.result())
+            raise
 
     async def _send(self, client: httpx.AsyncClient, delivery: Delivery) -> None:
         body = delivery.body.encode()
@@ -113,17 +135,12 @@ class Sender:
         try:
             async with client.stream("POST", delivery.url, content=body, headers=headers) as response:
                 wrong = None if response.is_success else f"HTTP {response.status_code}"
-        except asyncio.CancelledError:
-            # For this service's last attempt, or the next one's first; what cannot be said now is free in a minute.
-            with contextlib.suppress(StorageUnavailable, SQLAlchemyError):
-                self._store.webhooks.let_go(delivery.id)
-            raise
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as broken:
             wrong = f"{type(broken).__name__}: {broken}"
         if wrong is None:
-            await asyncio.to_thread(self._store.webhooks.delivered, delivery.id)
+            await to_the_end(asyncio.to_thread(self._store.webhooks.delivered, delivery.id))
             return
-        await asyncio.to_thread(self._note, delivery, redacted(wrong)[:LONGEST_ERROR])
+        await to_the_end(asyncio.to_thread(self._note, delivery, redacted(wrong)[:LONGEST_ERROR]))
 
     def _note(self, delivery: Delivery, wrong: str) -> None:
         attempts = delivery.attempts + 1

@@ -121,9 +121,11 @@ class Webhooks:
             connection.execute(update(deliveries).where(deliveries.c.id.in_(ids)).values(next_at=held_until))
         return self._deliveries(deliveries.c.id.in_(ids))
 
-    def let_go(self, delivery_id: str) -> None:
-        """It was taken and not sent; whoever comes next sends it."""
-        self._change(delivery_id, next_at=datetime.now(UTC))
+    def let_go(self, taken: list[Delivery]) -> None:
+        """Whoever comes next sends those of which nothing has been noted since they were taken."""
+        for delivery in taken:
+            still_held = (deliveries.c.id == delivery.id) & (deliveries.c.next_at == delivery.next_at)
+            self._change(still_held, next_at=datetime.now(UTC))
 
     def next_at(self) -> datetime | None:
         """When the next message is due; None if none waits."""
@@ -134,15 +136,15 @@ class Webhooks:
 
     def delivered(self, delivery_id: str) -> None:
         """It arrived."""
-        self._change(delivery_id, delivered_at=datetime.now(UTC), next_at=None, last_error=None)
+        self._change(deliveries.c.id == delivery_id, delivered_at=datetime.now(UTC), next_at=None, last_error=None)
 
     def failed(self, delivery_id: str, attempts: int, error: str, next_at: datetime | None) -> None:
         """It did not arrive; None for ``next_at`` gives it up."""
-        self._change(delivery_id, attempts=attempts, last_error=error, next_at=next_at)
+        self._change(deliveries.c.id == delivery_id, attempts=attempts, last_error=error, next_at=next_at)
 
-    def _change(self, delivery_id: str, **values: datetime | str | int | None) -> None:
+    def _change(self, which: ColumnElement[bool], **values: datetime | str | int | None) -> None:
         with self._database.write() as connection:
-            connection.execute(update(deliveries).where(deliveries.c.id == delivery_id).values(**values))
+            connection.execute(update(deliveries).where(which).values(**values))
 
     def _deliveries(self, condition: ColumnElement[bool], newest: bool = False) -> list[Delivery]:
         order = deliveries.c.id.desc() if newest else deliveries.c.next_at

@@ -3,18 +3,20 @@
 import asyncio
 import contextlib
 import sqlite3
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 from sqlalchemy import Connection
 
-from equipoise_evals.model import Records
+from equipoise_evals.model import Record, Records
 from equipoise_service import measuring
 from equipoise_service.errors import StorageUnavailable
 from equipoise_service.settings import Settings
 from equipoise_service.store.database import Database
-from equipoise_service.store.records import RecordParts
+from equipoise_service.store.fence import Holder
+from equipoise_service.store.records import RecordParts, StoredRecorder
 from tests.integration.service.conftest import LATENCY_ONLY, Start
 from tests.integration.service.test_life import Gate
 
@@ -99,6 +101,40 @@ async def test_a_cancellation_in_trouble_is_stored_once_it_can_be(start: Start, 
                     await asyncio.sleep(0.02)
             assert (await running.view(comparison_id))["status"] == "running"
         assert (await running.ended(comparison_id))["status"] == "cancelled"
+
+
+async def test_a_cancellation_while_the_last_records_wait_loses_none(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, disk, flush, append = (
+        asyncio.get_running_loop(),
+        threading.Event(),
+        StoredRecorder.flush,
+        RecordParts.append_all,
+    )
+    waiting: asyncio.Queue[None] = asyncio.Queue()
+
+    def noted_flush(self: StoredRecorder, patience_s: float | None = None) -> None:
+        loop.call_soon_threadsafe(waiting.put_nowait, None)
+        flush(self, patience_s)
+
+    def slow_append(self: RecordParts, comparison_id: str, records: Sequence[Record], owner: Holder | None) -> None:
+        disk.wait()
+        append(self, comparison_id, records, owner)
+
+    monkeypatch.setattr(StoredRecorder, "flush", noted_flush)
+    monkeypatch.setattr(StoredRecorder, "_written_now", lambda *_: False)  # nothing is down before the end
+    monkeypatch.setattr(RecordParts, "append_all", slow_append)
+    async with start() as running:
+        comparison_id = await running.submit()
+        await waiting.get()
+        assert running.launchers[0].alive == 0
+        assert (await running.client.post(f"/comparisons/{comparison_id}/cancel")).status_code == 202
+        await waiting.get()  # once more, before its end is stored
+        disk.set()
+        assert (await running.ended(comparison_id))["status"] == "cancelled"
+        stored = (await running.client.get(f"/comparisons/{comparison_id}/records")).json()["records"]
+    assert sorted(record["role"] for record in stored if record["kind"] == "stop") == ["A"] * 3 + ["B"] * 3
 
 
 async def test_an_end_of_the_service_in_trouble_leaves_what_the_next_start_recovers(

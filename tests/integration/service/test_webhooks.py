@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -16,12 +16,14 @@ from standardwebhooks import Webhook, WebhookVerificationError
 
 from equipoise_service import webhooks
 from equipoise_service.access.scopes import Scope
+from equipoise_service.bell import Bell
 from equipoise_service.cli import main
 from equipoise_service.errors import RequestInvalid
 from equipoise_service.settings import Settings
-from equipoise_service.store import Delivery, Store, Webhooks
+from equipoise_service.store import Delivery, NewComparison, Store, Webhooks
 from equipoise_service.store.tables import deliveries
-from equipoise_service.webhooks import new_secret, signed_headers, usable_url
+from equipoise_service.webhooks import Sender, new_secret, signed_headers, usable_url
+from equipoise_service.worker import CANCELLED
 from tests.integration.service.conftest import Running, Start, running_over
 from tests.integration.service.fake import Call, Hook, nothing
 
@@ -186,7 +188,10 @@ async def test_what_is_owed_survives_a_restart(start: Start, receiver: Receiver,
     assert messages[0].body == messages[1].body
 
 
-async def test_a_service_that_ends_at_once_still_tells(start: Start, receiver: Receiver) -> None:
+async def test_a_service_that_ends_at_once_still_tells(
+    start: Start, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhooks, "FLUSH_S", 600)  # however slow the machine is
     gate = asyncio.Event()
 
     async def wait(_: object) -> None:
@@ -199,6 +204,69 @@ async def test_a_service_that_ends_at_once_still_tells(start: Start, receiver: R
         await running.client.post(f"/comparisons/{comparison_id}/cancel")
     message = json.loads((await receiver.got(1))[0].body)
     assert (message["type"], message["data"]["id"]) == ("comparison.cancelled", comparison_id)
+
+
+@pytest.fixture
+def owing(settings: Settings, receiver: Receiver) -> Iterator[Store]:
+    """A store that owes the receiver one message."""
+    store = Store.open(settings.url_of_database)
+    store.webhooks.add(receiver.url, new_secret())
+    store.comparisons.add(NewComparison("c", "m", "{}", "0" * 64, "{}"))
+    store.comparisons.cancel("c", CANCELLED)
+    yield store
+    store.database.close()
+
+
+async def test_what_a_thread_takes_while_the_service_ends_is_told(
+    owing: Store, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sender, loop, due = Sender(owing, Bell()), asyncio.get_running_loop(), Webhooks.take_due
+    sending = asyncio.create_task(sender.run())
+
+    async def cancel() -> None:
+        sending.cancel()
+        for _ in range(10):
+            await asyncio.sleep(0)  # the order arrives
+
+    def taking_while_cancelled(self: Webhooks, now: datetime) -> list[Delivery]:
+        monkeypatch.setattr(Webhooks, "take_due", due)
+        taken = due(self, now)
+        asyncio.run_coroutine_threadsafe(cancel(), loop).result()
+        return taken
+
+    monkeypatch.setattr(Webhooks, "take_due", taking_while_cancelled)
+    await asyncio.wait({sending})
+    await sender.flush()
+    assert len(receiver.messages) == 1
+
+
+@pytest.mark.parametrize("turns", range(40))
+async def test_whenever_a_service_ends_its_message_is_told(
+    owing: Store, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, turns: int
+) -> None:
+    async def in_one_turn(function: Callable[..., object], *args: object) -> object:
+        await asyncio.sleep(0)
+        return function(*args)
+
+    monkeypatch.setattr(asyncio, "to_thread", in_one_turn)
+    sender = Sender(owing, Bell())
+    sending = asyncio.create_task(sender.run())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    sending.cancel()
+    await asyncio.wait({sending})
+    await sender.flush()
+    assert {message.body for message in receiver.messages} == {receiver.messages[0].body}
+    last = owing.webhooks.last_delivery(owing.webhooks.every()[0].id)
+    assert last is not None
+    assert last.delivered_at is not None
+
+
+async def test_a_message_whose_end_was_noted_is_not_let_go(owing: Store) -> None:
+    taken = owing.webhooks.take_due(datetime.now(UTC))
+    owing.webhooks.delivered(taken[0].id)
+    owing.webhooks.let_go(taken)
+    assert owing.webhooks.next_at() is None
 
 
 async def test_a_locked_or_full_database_delays_and_loses_nothing(

@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -114,6 +116,19 @@ def test_work_in_the_background_names_its_comparison_too() -> None:
     logs.comparison.reset(token)
     background.flush()
     assert seen == ["one"]
+
+
+def test_all_who_wait_for_work_in_the_background_wait_to_its_end() -> None:
+    background, going, last = Background("test"), threading.Event(), threading.Event()
+    background.submit(going.wait)
+    background.submit(lambda: last.wait(0.05))
+    with ThreadPoolExecutor() as pool:
+        waiting = [pool.submit(background.flush) for _ in range(4)]
+        assert not wait(waiting, timeout=0.05).done
+        going.set()
+        for one in waiting:
+            one.result(timeout=20)
+    assert background.is_done()
 
 
 async def test_engines_are_ended_once_however_often_their_end_is_ordered(store: Store) -> None:
