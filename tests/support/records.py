@@ -169,11 +169,11 @@ def blocks(
     return records
 
 
-def exact_blocks(logs: Sequence[float]) -> list[Record]:
-    """Noiseless blocks of the default plan whose launch pairs have exactly these log-ratios."""
+def exact_blocks(logs: Sequence[float], of: Plan | None = None) -> list[Record]:
+    """Noiseless blocks of a plan, by default the default one, whose launch pairs have exactly these log-ratios."""
     records: list[Record] = []
     for pair, log in enumerate(logs, start=1):
-        one = blocks(plan(), pair, np.random.default_rng(0), effect=np.expm1(log), launch_sd=0.0, step_cv=0.0)
+        one = blocks(of or plan(), pair, np.random.default_rng(0), effect=np.expm1(log), launch_sd=0.0, step_cv=0.0)
         records += [record for record in one if isinstance(record, BlockRecord) and record.pair == pair]
     return records
 

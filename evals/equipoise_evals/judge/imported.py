@@ -6,6 +6,7 @@ numbers is the simple case); it gives away some power.
 """
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 from equipoise_evals.judge.accuracy import judge_accuracy
@@ -59,7 +60,8 @@ def judge_imported(
     """The verdict on two arms' runs, and the plan that it amounts to.
 
     Raises:
-        ImportRefused: Fewer than 3 runs of an arm, unequal numbers, several tools, or set-ups that differ.
+        ImportRefused: Fewer than 3 runs of an arm, unequal numbers, a run given twice, several tools, or
+            set-ups that differ.
     """
     runs: dict[Role, Sequence[ImportedRun]] = {"A": baseline, "B": candidate}
     require_comparable(runs)
@@ -87,12 +89,18 @@ def judge_imported(
 
 
 def require_comparable(runs: dict[Role, Sequence[ImportedRun]]) -> None:
-    """Raise ``ImportRefused`` unless these are enough runs of one tool with one set-up."""
+    """Raise ``ImportRefused`` unless these are enough runs, each given once, of one tool with one set-up."""
     for role in ROLES:
         if len(runs[role]) < FEWEST_RUNS:
             raise ImportRefused(
                 f"{len(runs[role])} runs of the {ROLE_NAMES[role]}: at least {FEWEST_RUNS} of each arm are needed, "
                 "since what one run shows may be its own"
+            )
+        given = Counter(run.source for run in runs[role])
+        if twice := [source for source, times in given.items() if times > 1]:
+            raise ImportRefused(
+                f"{' and '.join(twice)} counted more than once for the {ROLE_NAMES[role]}: copies of a run say nothing "
+                "of how runs differ; give another result file for each run"
             )
     if len(runs["A"]) != len(runs["B"]):
         raise ImportRefused(

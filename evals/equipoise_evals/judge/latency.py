@@ -145,22 +145,18 @@ def _disturbed(measured: Measured) -> tuple[str, ...]:
 
 
 def _with_holm(contrasts: Iterable[LatencyContrast], margin: float) -> tuple[LatencyContrast, ...]:
-    """Secondary contrasts with p for 'not slower than +m', adjusted within the family."""
+    """Secondary contrasts with p for 'not slower than +m', adjusted within the family of those that have a spread."""
     family = list(contrasts)
-    p_values = [_p_slower(contrast, margin) for contrast in family]
-    if not family or any(p is None for p in p_values):
-        return tuple(family)
-    adjusted = holm([p for p in p_values if p is not None])
-    return tuple(c.model_copy(update={"holm_p": p}) for c, p in zip(family, adjusted, strict=True))
+    p_values = {place: p for place, one in enumerate(family) if (p := _p_slower(one, margin)) is not None}
+    adjusted = dict(zip(p_values, holm(list(p_values.values())), strict=True)) if p_values else {}
+    return tuple(c.model_copy(update={"holm_p": adjusted.get(place)}) for place, c in enumerate(family))
 
 
 def _p_slower(contrast: LatencyContrast, margin: float) -> float | None:
-    """One-sided p of H0: the true ratio is at most 1 + m. None below two pairs."""
-    if contrast.launch_sd is None:
+    """One-sided p of H0: the true ratio is at most 1 + m. None below two pairs, and where all agree exactly."""
+    if not contrast.launch_sd:
         return None
     excess = math.log1p(contrast.effect) - math.log1p(margin)
-    if contrast.launch_sd == 0:
-        return 0.0 if excess > 0 else 1.0
     return float(student_t.sf(excess / (contrast.launch_sd / math.sqrt(contrast.units)), contrast.units - 1))
 
 
@@ -205,6 +201,10 @@ def _is_equivalent(contrast: LatencyContrast, m: float) -> bool:
     return inside is not None and -m < inside.low and inside.high < m
 
 
+def _lies_below_zero(contrast: LatencyContrast) -> bool:
+    return contrast.interval is not None and contrast.interval.high < 0
+
+
 def _lies_above_zero(contrast: LatencyContrast) -> bool:
     return contrast.interval is not None and contrast.interval.low > 0
 
@@ -226,7 +226,12 @@ def _needed_before_a_look(plan: Plan, evidence: LatencyEvidence) -> int | None:
 
 
 def _likely_to_decide(plan: Plan, evidence: LatencyEvidence) -> int | None:
-    """Fewest launch pairs, of those after which there could be a look, that are likely to decide."""
+    """Fewest launch pairs, of those after which there could be a look, that are likely to decide.
+
+    None where the pairs agree exactly: as many copies as one likes decide nothing.
+    """
+    if 0 in (evidence.busy.launch_sd, evidence.period.launch_sd):
+        return None
     needed = pairs_needed(evidence, look_levels(plan, evidence.look))
     return None if needed is None else _balanced(plan, needed)
 
@@ -246,13 +251,25 @@ def _balanced(plan: Plan, pairs: int) -> int:
 
 
 def _why_open(evidence: LatencyEvidence) -> str:
+    """The condition that failed: of ``faster`` where busy time is lower, else of ``equivalent``, busy time first."""
     busy, period, m = evidence.busy, evidence.period, evidence.margin
-    busy_name, period_name = clock_names(evidence)
-    if busy.interval and busy.interval.high < 0:
-        return f"{busy_name} is lower, but {period_name} is not shown to stay below +{m:.2%}"
-    if busy.interval and busy.interval.low > 0:
-        return f"measurably slower, but not shown to be by more or by less than {m:.2%}"
-    for name, contrast in ((busy_name, busy), (period_name, period)):
-        if contrast.interval and (contrast.interval.low < -m or contrast.interval.high > m):
-            return f"the interval of {name} holds both 0 and changes beyond the margin of {m:.2%}"
-    return f"the intervals are too wide to show equal speed within the margin of {m:.2%}"
+    names = clock_names(evidence)
+    for name, contrast in zip(names, (busy, period), strict=True):
+        if contrast.launch_sd == 0:
+            return f"{name} has the very same ratio each time, as copies have: a spread of 0 bounds nothing"
+    if _lies_below_zero(busy):
+        if period.interval and period.interval.high < m:
+            return f"{names[0]} is lower, but {names[1]} is not ({period.effect:+.2%})"
+        return f"{names[0]} is lower, but {names[1]} is not shown to stay below +{m:.2%}"
+    name, contrast = next(both for both in zip(names, (busy, period), strict=True) if not _is_equivalent(both[1], m))
+    return _why_not_equivalent(name, contrast, m, names[0])
+
+
+def _why_not_equivalent(name: str, contrast: LatencyContrast, m: float, busy_name: str) -> str:
+    if contrast.interval is None:
+        return f"the launch pairs differ so much that {name} has no interval"
+    if _lies_above_zero(contrast):
+        return f"measurably slower by {name}, but not shown to be by more or by less than {m:.2%}"
+    if _lies_below_zero(contrast):
+        return f"{name} is lower, but {busy_name}, by which a candidate is faster, is not shown to be"
+    return f"the interval of {name} holds both 0 and changes beyond the margin of {m:.2%}"

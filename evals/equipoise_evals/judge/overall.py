@@ -1,11 +1,14 @@
 """The overall word, from the words of the halves. Validity stands first, then whether the treatment was live."""
 
+from typing import get_args
+
 from equipoise_evals.judge.accuracy import output_shift_confirmed
 from equipoise_evals.model import (
     AccuracyInconclusive,
     AccuracyVerdict,
     Block,
     Cause,
+    EngineMetric,
     Equivalent,
     Faster,
     Identical,
@@ -80,6 +83,7 @@ def _open_questions(
     match latency:
         case Faster() | Equivalent():
             reasons.extend(slower_elsewhere(latency.evidence))
+            reasons.extend(_open_elsewhere(plan, latency.evidence))
         case LatencyInconclusive():
             reasons.append(f"latency: {latency.why}")
         case _:
@@ -95,4 +99,18 @@ def slower_elsewhere(evidence: LatencyEvidence) -> list[str]:
         if contrast.holm_p is not None
         and contrast.interval is not None
         and contrast.holm_p < (1 - contrast.interval.level) / 2
+    ]
+
+
+def _open_elsewhere(plan: Plan, evidence: LatencyEvidence) -> list[str]:
+    """Planned batch sizes of which nothing is shown: without an interval, or not measured in each launch pair."""
+    planned = plan.latency.batch_sizes if plan.latency else ()
+    bounded = {(contrast.batch, contrast.metric) for contrast in evidence.secondary if contrast.interval is not None}
+    return [
+        f"at batch {batch} it is not shown that the candidate is not slower: not every launch pair measured it, or "
+        "they bound nothing"
+        for batch in planned
+        if evidence.clock == "engine"
+        and batch != evidence.busy.batch
+        and not bounded.issuperset((batch, metric) for metric in get_args(EngineMetric))
     ]

@@ -277,23 +277,33 @@ def _passes_to_come(accuracy: AccuracyInconclusive) -> str:
 def _pairs_to_come(latency: LatencyInconclusive) -> str:
     if latency.evidence.clock == "client":
         return "to decide the speed let Equipoise launch both engines; rounds of engines that ran already cannot"
+    if 0 in (latency.evidence.busy.launch_sd, latency.evidence.period.launch_sd):
+        what = "runs" if latency.evidence.clock == "imported" else "launch pairs"
+        return (
+            f"find out why {what} agree to the last digit (copies, or a clock that did not run), since what was "
+            "measured differs, and measure again"
+        )
     if latency.evidence.clock == "imported":
         return "to decide the speed let Equipoise launch both engines, or import more runs of each arm"
-    if latency.pairs_needed is None and latency.evidence.busy.units < LOOKS[0]:
-        return (
-            f"{latency.evidence.busy.pairs} launch pairs are too few to tell how many would decide the speed: allow "
-            "more (pairs_max), on a quieter machine if there is one"
-        )
     if latency.pairs_needed is None:
-        return (
-            "launches differ too much for any number of pairs within reach: measure on a quieter machine or in longer "
-            "blocks, or state a wider margin"
-        )
+        return _out_of_reach(latency)
     if latency.evidence.busy.launch_sd is None:
         return f"at least {latency.pairs_needed} launch pairs are needed to decide the speed"
     return (
         f"about {latency.pairs_needed} launch pairs in all (pairs_max {latency.pairs_needed}) would probably decide "
         "the speed, if estimate and spread between launches stay as they are"
+    )
+
+
+def _out_of_reach(latency: LatencyInconclusive) -> str:
+    if latency.evidence.busy.units < LOOKS[0]:
+        return (
+            f"{latency.evidence.busy.pairs} launch pairs are too few to tell how many would decide the speed: allow "
+            "more (pairs_max), on a quieter machine if there is one"
+        )
+    return (
+        "launches differ too much for any number of pairs within reach: measure on a quieter machine or in longer "
+        "blocks, or state a wider margin"
     )
 
 

@@ -42,8 +42,9 @@ class LatencyContrast(Frozen):
     Attributes:
         batch: Requests at a time; None where another tool's results do not state how many there were.
         effect: Ratio of candidate to baseline minus 1, from the mean log-ratio over launch pairs.
-        interval: Two-sided interval of the effect at the look's level; None below two pairs.
-        equivalence: Interval compared with (-m, +m): one-sided level on each side; None below two pairs.
+        interval: Two-sided interval of the effect at the look's level; None below two pairs, and where all agree to the
+            last digit, as copies do.
+        equivalence: Interval compared with (-m, +m): one-sided level on each side; None likewise.
         launch_sd: Standard deviation of the log-ratio between units; None below two units.
         pairs: Launch pairs that count.
         pairs_per_unit: Launch pairs averaged into one unit; 1 except where a second one cancels what a first one adds.
@@ -52,7 +53,7 @@ class LatencyContrast(Frozen):
         candidate_us: The same for the candidate.
         median_effect: The same contrast on block medians, shown beside the mean.
         holm_p: Holm-adjusted p of "not slower by more than the margin", for secondary contrasts only.
-        detectable: Smallest true effect that this many pairs would call non-zero in 80 % of runs; None below two.
+        detectable: Smallest true effect that this many pairs would call non-zero in 80 % of runs; None likewise.
         borrowed: Whether the interval rests on the machine's A/A history beside these pairs.
     """
 

@@ -52,6 +52,11 @@ class FakeEngine:
         """The arm's specification."""
         return self._arm
 
+    @property
+    def _hair(self) -> float:
+        """By how much launches of the candidate differ: pairs that agree to the last digit would be copies."""
+        return 1 + 1e-12 * self._pair if self._role == "B" else 1.0
+
     async def attest(self) -> LaunchRecord:
         """Attest what was asked for."""
         await self._hook(Call("attest", self._role, self._pair))
@@ -74,7 +79,7 @@ class FakeEngine:
     async def decode(self, batch: int, prompt_tokens: int, steps: int, seed: int) -> Decoded:
         """Steps that differ a little, so that there is a variance."""
         await self._hook(Call("decode", self._role, self._pair))
-        speed = 980.0 if self._arm.scratch == "persistent" else 1000.0
+        speed = self._hair * (980.0 if self._arm.scratch == "persistent" else 1000.0)
         times = [speed * (1 + 0.0002 * ((seed + step) % 7)) for step in range(steps)]
         client = (ClientTiming(ttft_us=1000.0, tpot_us=speed + 50, output_tokens=steps),)
         return Decoded(steps=make.block_steps(batch, times), client=client)
@@ -82,7 +87,7 @@ class FakeEngine:
     async def prefill(self, batch: int, prompt_tokens: int, steps: int, seed: int) -> Decoded:
         """Prefills that last 20 times as long as a decode step, and first tokens 500 us later."""
         await self._hook(Call("prefill", self._role, self._pair))
-        speed = 19_600.0 if self._arm.scratch == "persistent" else 20_000.0
+        speed = self._hair * (19_600.0 if self._arm.scratch == "persistent" else 20_000.0)
         times = [speed * (1 + 0.0002 * ((seed + step) % 7)) for step in range(steps)]
         return Decoded(steps=make.prefill_steps(batch, times), client=())
 

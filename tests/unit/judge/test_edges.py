@@ -7,7 +7,15 @@ from statsmodels.stats.power import TTestPower
 from equipoise_evals.calibrate.accuracy import _word
 from equipoise_evals.judge import judge
 from equipoise_evals.judge.words import latency_sentence
-from equipoise_evals.model import ROLES, BlockRecord, EngineMetric, LatencyInconclusive, LaunchHistory, Record
+from equipoise_evals.model import (
+    ROLES,
+    BlockRecord,
+    EngineMetric,
+    Inconclusive,
+    LatencyInconclusive,
+    LaunchHistory,
+    Record,
+)
 from equipoise_evals.stats.paired import tango_interval
 from tests.support import records as make
 
@@ -58,13 +66,20 @@ def test_two_noisy_pairs_do_not_promise_that_three_decide() -> None:
     assert latency.pairs_needed is None or latency.pairs_needed > 50
 
 
-def test_pairs_that_agree_exactly_decide_at_the_first_look() -> None:
-    plan = make.plan()
-    for log, word in ((0.02, "slower"), (-0.02, "faster"), (0.0, "equivalent")):
-        latency = judge(make.together(make.launches(plan, 3), make.exact_blocks([log] * 3)), plan).latency
-        assert latency is not None
-        assert latency.word == word
-        assert latency.evidence.busy.detectable == pytest.approx(0.0, abs=1e-12)
+@pytest.mark.parametrize("log", [0.02, -0.02, 0.0])
+@pytest.mark.parametrize("history", [False, True])
+def test_pairs_that_agree_to_the_last_digit_bound_nothing(log: float, history: bool) -> None:
+    """Three copies of one launch pair are not three launches: a spread of 0 would claim certainty."""
+    borrowed = LaunchHistory(d0=12.0, s0=0.0005, histories=6, source="six A/A comparisons")
+    plan = make.plan(history={"busy": borrowed, "period": borrowed} if history else {})
+    verdict = judge(make.together(make.launches(plan, 3), make.exact_blocks([log] * 3)), plan)
+    assert isinstance(verdict.latency, LatencyInconclusive)
+    busy = verdict.latency.evidence.busy
+    assert (busy.interval, busy.equivalence, busy.detectable, busy.launch_sd) == (None, None, None, 0.0)
+    assert "the very same ratio each time" in verdict.latency.why
+    assert verdict.latency.pairs_needed is None
+    assert verdict.what_to_do.startswith("Find out why launch pairs agree to the last digit")
+    assert not busy.borrowed
 
 
 def test_measurably_slower_within_the_margin_is_said() -> None:
@@ -85,6 +100,39 @@ def test_measurably_slower_within_the_margin_is_said() -> None:
 def test_what_is_open_is_said(logs: list[float], says: str) -> None:
     plan = make.plan()
     latency = judge(make.together(make.launches(plan, 3), make.exact_blocks(logs)), plan).latency
+    assert isinstance(latency, LatencyInconclusive)
+    assert says in latency.why
+
+
+def apart(busy: list[float], period: list[float]) -> list[Record]:
+    """Noiseless blocks whose launch pairs have these log-ratios of busy time and, by itself, of the period."""
+    records: list[Record] = []
+    for record, other in zip(make.exact_blocks(busy), make.exact_blocks(period), strict=True):
+        assert isinstance(record, BlockRecord)
+        assert isinstance(other, BlockRecord)
+        lasting = (None, *other.steps.busy_us[1:])
+        records.append(record.model_copy(update={"steps": record.steps.model_copy(update={"period_us": lasting})}))
+    return records
+
+
+@pytest.mark.parametrize(
+    ("busy", "period", "says"),
+    [
+        ([-0.0102, -0.01, -0.0098], [0.0008, 0.001, 0.0012], "busy time is lower, but the period is not (+0.10%)"),
+        ([-0.0102, -0.01, -0.0098], [-0.02, 0.006, -0.001], "the period is not shown to stay below +0.50%"),
+        (
+            [-0.0002, 0.0, 0.0002],
+            [-0.0152, -0.015, -0.0148],
+            "the period is lower, but busy time, by which a candidate is faster, is not shown to be",
+        ),
+        ([0.0014, 0.0015, 0.0016], [-0.02, 0.0, 0.02], "the interval of the period holds both 0 and changes beyond"),
+        ([0.0014, 0.0015, 0.0016], [0.004, 0.0055, 0.0065], "measurably slower by the period, but not shown"),
+        ([-3.0, 0.0, 3.0], [-3.0, 0.0, 3.0], "the launch pairs differ so much that busy time has no interval"),
+    ],
+)
+def test_why_it_is_open_is_the_condition_that_failed(busy: list[float], period: list[float], says: str) -> None:
+    plan = make.plan(alpha=1e-6 if busy[0] == -3.0 else 0.05)
+    latency = judge(make.together(make.launches(plan, 3), apart(busy, period)), plan).latency
     assert isinstance(latency, LatencyInconclusive)
     assert says in latency.why
 
@@ -113,6 +161,47 @@ def test_a_slower_secondary_batch_size_keeps_a_gain_from_shipping() -> None:
     assert verdict.latency.word == "faster"
     assert verdict.overall.word == "inconclusive"
     assert any("batch 1" in reason for reason in verdict.overall.reasons)
+
+
+@pytest.mark.parametrize("lacking", ["one block of the last pair", "all blocks", "a spread"])
+def test_a_planned_batch_size_that_bounds_nothing_is_an_open_question(lacking: str) -> None:
+    """8 % slower at batch 1, of which a block is missing, or whose pairs are copies: it must not vanish and ship."""
+    plan = make.plan()
+    copies = lacking == "a spread"
+    slow = make.exact_blocks([0.08, 0.08, 0.08] if copies else [0.08, 0.081, 0.079])
+    fast = make.exact_blocks([-0.02, -0.021, -0.019])
+    kept: list[Record] = []
+    for fast_block, slow_block in zip(fast, slow, strict=True):
+        assert isinstance(slow_block, BlockRecord)
+        if slow_block.batch != 1:
+            kept.append(fast_block)
+        elif copies or (lacking != "all blocks" and (slow_block.pair, slow_block.position) != (3, 4)):
+            kept.append(slow_block)
+    verdict = judge(
+        make.together([make.questions()], make.launches(plan, 3), make.treatment(), make.equal_passes(), kept), plan
+    )
+    assert verdict.latency is not None
+    assert verdict.latency.word == "faster"
+    assert isinstance(verdict.overall, Inconclusive)
+    (reason,) = verdict.overall.reasons
+    assert reason.startswith("at batch 1 it is not shown that the candidate is not slower")
+
+
+def test_a_slower_batch_size_counts_beside_one_that_bounds_nothing() -> None:
+    plan = make.plan(latency=make.LATENCY.model_copy(update={"batch_sizes": (1, 4, 16)}))
+    logs = {1: [0.03, 0.031, 0.029], 4: [0.0, 0.0, 0.0], 16: [-0.02, -0.021, -0.019]}
+    blocks = [
+        block
+        for batch, of_batch in logs.items()
+        for block in make.exact_blocks(of_batch, plan)
+        if isinstance(block, BlockRecord) and block.batch == batch
+    ]
+    verdict = judge(
+        make.together([make.questions()], make.launches(plan, 3), make.treatment(), make.equal_passes(), blocks), plan
+    )
+    assert isinstance(verdict.overall, Inconclusive)
+    assert any("at batch 1 the busy is slower" in reason for reason in verdict.overall.reasons)
+    assert any("at batch 4 it is not shown" in reason for reason in verdict.overall.reasons)
 
 
 def test_blocks_without_a_full_batch_are_no_measurement() -> None:

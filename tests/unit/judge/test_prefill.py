@@ -83,7 +83,7 @@ def test_a_faster_prefill_whose_first_token_comes_later_is_not_faster() -> None:
     """The sensitive clock proves the mechanism, and what a user waits for must not get worse."""
     plan = prefill_plan()
     blocks = [
-        block.model_copy(update={"steps": block.steps.model_copy(update={"period_us": (30_000.0,) * 24})})
+        block.model_copy(update={"steps": block.steps.model_copy(update={"period_us": (30_000.0 + block.pair,) * 24})})
         if isinstance(block, BlockRecord) and block.role == "B"
         else block
         for block in prefill_blocks(plan, [0.95, 0.9501, 0.9502])

@@ -90,6 +90,13 @@ def test_an_interval_over_runs_is_that_of_their_log_ratios(tmp_path: Path) -> No
     assert (interval.low, interval.high) == pytest.approx((-0.044560, 0.005126), abs=1e-5)
 
 
+def test_runs_that_agree_to_the_last_digit_bound_nothing(tmp_path: Path) -> None:
+    verdict = judged(tmp_path, [vllm(1.0)] * 3, [vllm(1.05)] * 3)
+    assert (verdict.overall.word, verdict.latency and verdict.latency.word) == ("inconclusive", "inconclusive")
+    assert "a spread of 0 bounds nothing" in verdict.headline
+    assert verdict.what_to_do.startswith("Find out why runs agree to the last digit")
+
+
 def test_what_is_not_decided_says_what_would(tmp_path: Path) -> None:
     verdict = judged(tmp_path, [vllm(1.0)] * 3, [vllm(0.97), vllm(1.0), vllm(1.03)])
     assert verdict.overall.word == "inconclusive"
@@ -284,11 +291,13 @@ def test_the_command_ends_as_its_verdict_does(tmp_path: Path, capsys: pytest.Cap
         return main(["judge-results", *options, *(o for f in candidate for o in ("--candidate", str(f)))])
 
     a = files(tmp_path, "a", [vllm(s) for s in BASE])
-    b = files(tmp_path, "b", [vllm(1.05 * s) for s in BASE])
+    b = files(tmp_path, "b", [vllm(1.05 * s) for s in (1.0005, 0.9995, 1.0)])
     assert command(a, b) == 1
     assert json.loads(capsys.readouterr().out)["unattested"] is True
     assert command(a[:2], b[:2]) == 64
     assert "at least 3 of each arm" in capsys.readouterr().err
+    assert command(a, [b[0]] * 3) == 64
+    assert "b-0.json counted more than once for the candidate" in capsys.readouterr().err
 
 
 def test_a_verdict_of_ours_is_not_marked_and_one_that_is_never_ships() -> None:
