@@ -22,7 +22,7 @@ class LatencyCell(Frozen):
         world: The truth.
         question: What is counted: false ``faster``/``slower`` at no effect, false ``equivalent`` at the margin, or
             ``faster`` at an effect.
-        limit: Largest rate allowed, or least power; None where the table only reports.
+        limit: Largest rate allowed, or least power; None where the table only reports, coverage of error rows included.
         by_pairs: For power: only verdicts reached with at most so many pairs count.
         steps_per_block: Length of a block; two-level behaviour is tested from 100 steps on.
         history: Borrowed launch variance, or None.
@@ -61,6 +61,15 @@ HISTORY = LaunchHistory(d0=12.0, s0=0.00054, histories=6, source="simulated: six
 """What A/A comparisons of ``CALM`` tell: the SD of the log-ratios themselves, steps included."""
 
 
+WIDER = LaunchHistory(d0=12.0, s0=0.002, histories=6, source="simulated: launches that differed by 0.2 %")
+"""A history wide enough that no early ``equivalent`` ends the runs in which it misleads."""
+
+
+def _unlike(times: float, *, effect: float = 0.0) -> LatencyWorld:
+    """Launches that today differ so many times as much as ``WIDER`` says."""
+    return CALM.model_copy(update={"launch_sd": times * WIDER.s0, "effect": effect})
+
+
 def _null(name: str, limit: float, *, ci: bool = False, steps: int = 32, **world: object) -> LatencyCell:
     return LatencyCell(
         name=name,
@@ -93,6 +102,17 @@ LATENCY_CELLS: tuple[LatencyCell, ...] = (
     LatencyCell(name="A/A, launches of two levels, SD 1.5 times the history's",
                 world=CALM.model_copy(update={"launch_sd": 0.00078, "launch_shape": "bimodal"}),
                 question="false_difference", limit=0.065, history=HISTORY),
+    LatencyCell(name="A/A, launch SD 0.4 %, 2 times the history's", world=_unlike(2), question="false_difference",
+                limit=0.05, history=WIDER, ci=True),
+    LatencyCell(name="A/A, launch SD 0.6 %, 3 times the history's", world=_unlike(3), question="false_difference",
+                limit=0.05, history=WIDER, ci=True),
+    LatencyCell(name="effect +0.5 % (the margin), launch SD 0.4 %, 2 times the history's",
+                world=_unlike(2, effect=0.005), question="false_equivalent", limit=0.055, history=WIDER, ci=True),
+    LatencyCell(name="effect +0.5 % (the margin), launch SD 0.6 %, 3 times the history's",
+                world=_unlike(3, effect=0.005), question="false_equivalent", limit=None, history=WIDER),
+    LatencyCell(name="A/A, every tenth launch of the candidate 3 % slower, mean 0",
+                world=CALM.model_copy(update={"launch_shape": "rare", "launch_sd": 0.009}),
+                question="false_difference", limit=None),
     LatencyCell(name="effect +0.5 % (the margin), launch SD 0.05 %", world=STEP.model_copy(update={"effect": 0.005}),
                 question="false_equivalent", limit=0.055, ci=True),
     LatencyCell(name="effect +0.5 % (the margin), launch SD 0.3 %",

@@ -99,6 +99,8 @@ def result(cell: Cell, counted: Counted) -> CellResult:
 
 
 def _covers_enough(cell: Cell, counted: Counted) -> bool:
+    if cell.limit is None and cell.question in {"false_difference", "false_equivalent"}:
+        return True  # The row shows where the rule ends; nothing is claimed there.
     least, most = (0.94, 0.96) if is_normal(cell) else (0.935, 1.0)
     fixed = [clopper_pearson(covered, counted.runs) for covered in counted.fixed_covered]
     _, look_high = clopper_pearson(counted.covered, counted.with_interval)

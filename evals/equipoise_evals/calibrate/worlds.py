@@ -15,7 +15,9 @@ from equipoise_evals.decode import schedule
 from equipoise_evals.model import BlockRecord, Frozen, LatencyPlan, Plan, Role, StepColumns
 
 Floats = NDArray[np.float64]
-LaunchShape = Literal["normal", "t3", "bimodal"]
+LaunchShape = Literal["normal", "t3", "bimodal", "rare"]
+RARE = 0.1
+"""Share of launches in which a rare state shows."""
 
 
 class LatencyWorld(Frozen):
@@ -26,7 +28,8 @@ class LatencyWorld(Frozen):
         launch_sd: SD of a launch pair's log-ratio.
         device_gap: How much longer a step takes on the second device set than on the first.
         launch_shape: Distribution of that log-ratio, scaled to ``launch_sd``: normal; Student's t with 3 degrees of
-            freedom; bimodal, where each engine starts into one of two equally likely levels.
+            freedom; bimodal, where each engine starts into one of two equally likely levels; rare, where every tenth
+            launch of the candidate is slower than the others, and the mean over all is the effect.
         step_cv: SD of a step's noise.
         step_ar1: Correlation of the noise of neighbouring steps.
         drift: Change over the blocks of a launch pair, linear in time.
@@ -64,6 +67,8 @@ def launch_log_ratio(world: LatencyWorld, rng: np.random.Generator) -> float:
             unit = rng.standard_normal()
         case "t3":
             unit = rng.standard_t(3) / np.sqrt(3.0)
+        case "rare":
+            unit = (float(rng.random() < RARE) - RARE) / np.sqrt(RARE * (1 - RARE))
         case _:
             unit = (rng.integers(2) - rng.integers(2)) * np.sqrt(2.0)
     return float(np.log1p(world.effect) + world.launch_sd * unit)

@@ -23,8 +23,11 @@ LEAST_HISTORIES = 3
 INFLATION = 1.5
 """Factor on the historical launch SD: today's launches may be that much less alike before errors exceed their level."""
 
-GUARD_ALPHA = 0.05
-"""Level of the guard: how often agreeing pairs are sent back to the plain t."""
+GUARD_ALPHA = 0.15
+"""Level of the guard: at most how often agreeing pairs are sent back to the plain t."""
+
+MOST_DF = 4.0
+"""Degrees of freedom that history counts for at most, so that soon the pairs at hand outweigh it."""
 
 
 class LaunchPrior(NamedTuple):
@@ -91,10 +94,12 @@ def moderated_interval(
     *,
     inflation: float = INFLATION,
     guard_alpha: float = GUARD_ALPHA,
+    most_df: float = MOST_DF,
 ) -> ModeratedInterval:
     """Return the ratio over launch pairs with a t interval whose variance is shared with history.
 
-    s~^2 = (d0 s0^2 + d s^2)/(d0 + d), d = n - 1, on d0 + d degrees of freedom (Smyth 2004, eq. 1), with s0 inflated.
+    s~^2 = (d0 s0^2 + d s^2)/(d0 + d), d = n - 1, on d0 + d degrees of freedom (Smyth 2004, eq. 1), with s0 inflated and
+    d0 at most ``most_df``.
     Guard: where d s^2/s0^2 exceeds the upper ``guard_alpha`` point of chi-square on d degrees of freedom, the pairs
     contradict the history and the plain t interval is returned, ``borrowed`` false. A single pair cannot be checked
     against history, so it has no interval here either.
@@ -105,13 +110,14 @@ def moderated_interval(
         confidence: two-sided level; the caller passes the level of the look.
         inflation: factor on ``prior.s0``, at least 1.
         guard_alpha: level of the guard.
+        most_df: most degrees of freedom that the history counts for, positive.
 
     Raises:
         ValueError: what ``ratio_interval`` refuses, an inflation below 1, or a prior without a positive SD.
     """
     plain = ratio_interval(log_ratios, confidence)
     guard = open_unit(guard_alpha, "guard_alpha")
-    if inflation < 1.0 or not (prior.s0 > 0.0 and prior.d0 > 0.0):
+    if inflation < 1.0 or not (prior.s0 > 0.0 and min(prior.d0, most_df) > 0.0):
         msg = f"history is borrowed with a positive SD, inflated by at least 1, not {prior} and {inflation!r}"
         raise ValueError(msg)
     df = plain.n - 1
@@ -119,8 +125,9 @@ def moderated_interval(
     guard_p = float(special.chdtrc(df, df * (plain.sd / s0) ** 2)) if df else math.nan
     if not guard_p >= guard:
         return ModeratedInterval(*plain, df=float(df), borrowed=False, guard_p=guard_p)
-    sd = math.sqrt((prior.d0 * s0 * s0 + df * plain.sd**2) / (prior.d0 + df))
-    half = -float(special.stdtrit(prior.d0 + df, (1.0 - plain.level) / 2.0)) * sd / math.sqrt(plain.n)
+    d0 = min(prior.d0, most_df)
+    sd = math.sqrt((d0 * s0 * s0 + df * plain.sd**2) / (d0 + df))
+    half = -float(special.stdtrit(d0 + df, (1.0 - plain.level) / 2.0)) * sd / math.sqrt(plain.n)
     return ModeratedInterval(
         plain.ratio,
         exp_or_inf(plain.estimate - half),
@@ -129,7 +136,7 @@ def moderated_interval(
         sd,
         plain.n,
         plain.level,
-        df=prior.d0 + df,
+        df=d0 + df,
         borrowed=True,
         guard_p=guard_p,
     )

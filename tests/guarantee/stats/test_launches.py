@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from equipoise_evals.stats.latency import ratio_interval
 from equipoise_evals.stats.looks import look_plan
-from equipoise_evals.stats.moderated import GUARD_ALPHA, launch_prior, moderated_interval
+from equipoise_evals.stats.moderated import GUARD_ALPHA, MOST_DF, launch_prior, moderated_interval
 from tests.support.rates import at_least, at_most, exactly
 
 pytestmark = pytest.mark.guarantee
@@ -83,7 +83,9 @@ def test_power_at_the_reported_effect() -> None:
         assert at_least(found, 2_000, 0.95)
 
 
-def borrowed_misses(factor: float, seed: int, inflation: float, guard_alpha: float) -> tuple[int, int]:
+def borrowed_misses(
+    factor: float, seed: int, inflation: float, guard_alpha: float, most_df: float = MOST_DF
+) -> tuple[int, int]:
     """A/A runs of 2 pairs with launch variances from the history's own distribution, times a factor on the SD."""
     rng = np.random.default_rng(seed)
     d0 = 10.0
@@ -96,7 +98,8 @@ def borrowed_misses(factor: float, seed: int, inflation: float, guard_alpha: flo
     prior = launch_prior(history, np.full(100_000, 5))
     missed = borrowed = 0
     for sd in factor * spread(RUNS):
-        result = moderated_interval(sd * rng.standard_normal(2), prior, inflation=inflation, guard_alpha=guard_alpha)
+        logs = sd * rng.standard_normal(2)
+        result = moderated_interval(logs, prior, inflation=inflation, guard_alpha=guard_alpha, most_df=most_df)
         borrowed += result.borrowed
         missed += not result.low <= 1 <= result.high
     return missed, borrowed
@@ -104,7 +107,7 @@ def borrowed_misses(factor: float, seed: int, inflation: float, guard_alpha: flo
 
 def test_borrowed_variance_covers_exactly_without_inflation() -> None:
     """Variances from the fitted prior, no inflation, no guard: the moderated t is exact."""
-    missed, borrowed = borrowed_misses(1.0, 7, inflation=1.0, guard_alpha=1e-300)
+    missed, borrowed = borrowed_misses(1.0, 7, inflation=1.0, guard_alpha=1e-300, most_df=1e9)
     assert borrowed == RUNS
     assert exactly(missed, RUNS, 0.05)
 
@@ -113,6 +116,6 @@ def test_inflation_covers_launches_half_again_as_unlike() -> None:
     """At 1.5 times the historical launch SD the inflated prior, guarded, errs at most 5 %; not inflated it does not."""
     missed, borrowed = borrowed_misses(1.5, 8, inflation=1.5, guard_alpha=GUARD_ALPHA)
     assert at_most(missed, RUNS, 0.05)
-    assert 0.85 * RUNS < borrowed < RUNS
+    assert 0.75 * RUNS < borrowed < RUNS
     missed, _ = borrowed_misses(1.5, 8, inflation=1.0, guard_alpha=GUARD_ALPHA)
     assert not at_most(missed, RUNS, 0.05)

@@ -14,7 +14,7 @@ from equipoise_evals.judge import measure
 from equipoise_evals.model import Records
 
 
-@pytest.mark.parametrize("shape", ["normal", "t3", "bimodal"])
+@pytest.mark.parametrize("shape", ["normal", "t3", "bimodal", "rare"])
 def test_launches_spread_as_stated(shape: str) -> None:
     rng = np.random.default_rng(3)
     world = LatencyWorld.model_validate({"launch_shape": shape, "launch_sd": 0.003, "effect": -0.01})

@@ -66,7 +66,7 @@ def test_prior_refuses(sds: list[float], pairs: list[int]) -> None:
 def test_moderated_interval_written_out() -> None:
     """Smyth 2004, eq. 1, with s0 inflated by 1.5; scipy's t on d0 + d degrees of freedom."""
     logs = [-0.0164, -0.0140, -0.0181]
-    result = moderated_interval(logs, PRIOR, 0.98)
+    result = moderated_interval(logs, PRIOR, 0.98, most_df=12.0)
     sd = math.sqrt((12 * (1.5 * 0.002) ** 2 + 2 * np.var(logs, ddof=1)) / 14)
     half = stats.t.isf(0.01, 14) * sd / math.sqrt(3)
     assert result.borrowed
@@ -76,13 +76,24 @@ def test_moderated_interval_written_out() -> None:
     assert result.guard_p == pytest.approx(stats.chi2.sf(2 * np.var(logs, ddof=1) / 0.003**2, 2), rel=1e-9)
 
 
+def test_a_long_history_counts_for_four_degrees_of_freedom() -> None:
+    """So that three pairs weigh a third of it and ten more than twice, however many A/A comparisons there were."""
+    logs = [-0.0164, -0.0140, -0.0181]
+    capped = moderated_interval(logs, PRIOR, 0.98)
+    assert capped == moderated_interval(logs, PRIOR._replace(d0=4.0), 0.98, most_df=1e9)
+    assert capped.df == 4.0 + 2
+    assert moderated_interval(logs, PRIOR._replace(d0=3.0), 0.98).df == 3.0 + 2
+
+
 def test_guard_falls_back_to_the_plain_t() -> None:
     """Pairs far more different than history: its variance is not used at all."""
     logs = [-0.03, 0.03, 0.01]
     result, plain = moderated_interval(logs, PRIOR, 0.9), ratio_interval(logs, 0.9)
     assert not result.borrowed
     assert result[:7] == plain
-    assert (result.df, result.guard_p < 0.05) == (2.0, True)
+    assert (result.df, result.guard_p < 0.15) == (2.0, True)
+    # Twice the inflated SD, at two pairs: the upper 4.6 % point of chi-square, not so far out that history stays.
+    assert not moderated_interval([-0.006 / math.sqrt(2), 0.006 / math.sqrt(2)], PRIOR).borrowed
 
 
 def test_moderated_edges() -> None:
@@ -97,3 +108,5 @@ def test_moderated_edges() -> None:
     for prior, inflation in ((PRIOR, 0.9), (LaunchPrior(12.0, 0.0, 3), 1.5), (LaunchPrior(0.0, 0.1, 3), 1.5)):
         with pytest.raises(ValueError, match="borrowed"):
             moderated_interval([0.1, 0.2], prior, inflation=inflation)
+    with pytest.raises(ValueError, match="borrowed"):
+        moderated_interval([0.1, 0.2], PRIOR, most_df=0.0)
