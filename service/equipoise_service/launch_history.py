@@ -12,12 +12,16 @@ from datetime import UTC, datetime, timedelta
 from statistics import stdev
 from typing import Any, NamedTuple
 
+from pydantic import JsonValue
+
+from equipoise_evals.judge.places import place_of
 from equipoise_evals.model import (
     ArmPair,
     EngineMetric,
     LatencyContrast,
     LatencyPlan,
     LaunchHistory,
+    LaunchRecord,
     Plan,
     Verdict,
     looks_up_to,
@@ -32,10 +36,11 @@ MOST = 100
 
 
 class Control(NamedTuple):
-    """A comparable A/A comparison: its id, and the log-ratios of its launch pairs by metric."""
+    """A comparable A/A comparison: its id, the log-ratios of its launch pairs by metric, and where it ran."""
 
     id: str
     logs: dict[EngineMetric, list[float]]
+    ran_on: dict[str, JsonValue]
 
 
 def with_history(plan: Plan, store: Store, sglang: Callable[[], str | None], days: int, gpu: str | None = None) -> Plan:
@@ -66,13 +71,12 @@ def with_history(plan: Plan, store: Store, sglang: Callable[[], str | None], day
 
 def fitted(metric: EngineMetric, controls: Iterable[Control]) -> LaunchHistory | None:
     """The prior of one metric; None where too few comparisons have a spread."""
-    known = [(one.id, stdev(one.logs[metric]), len(one.logs[metric])) for one in controls]
-    known = [one for one in known if one[1] > 0.0]
+    known = [(one, sd) for one in controls if (sd := stdev(one.logs[metric])) > 0.0]
     if len(known) < LEAST_HISTORIES:
         return None
-    prior = launch_prior([sd for _, sd, _ in known], [pairs for _, _, pairs in known])
-    source = f"A/A comparisons of this host: {', '.join(comparison_id for comparison_id, _, _ in known)}"
-    return LaunchHistory(d0=prior.d0, s0=prior.s0, histories=prior.histories, source=source)
+    prior = launch_prior([sd for _, sd in known], [len(one.logs[metric]) for one, _ in known])
+    source = f"A/A comparisons of this host: {', '.join(one.id for one, _ in known)}"
+    return LaunchHistory(d0=prior.d0, s0=prior.s0, histories=prior.histories, source=source, ran_on=known[0][0].ran_on)
 
 
 def comparable(
@@ -102,7 +106,8 @@ def comparable(
             continue
         newest = newest or device
         if device == newest:
-            yield Control(line.id, {"busy": _logs(evidence.busy), "period": _logs(evidence.period)})
+            logs: dict[EngineMetric, list[float]] = {"busy": _logs(evidence.busy), "period": _logs(evidence.period)}
+            yield Control(line.id, logs, place_of(LaunchRecord.model_validate(seen)))
 
 
 def alike(plan: Plan, past: Plan) -> bool:

@@ -87,7 +87,8 @@ def _evidence(plan: Plan, latency: LatencyPlan, measured: Measured) -> LatencyEv
 
     def decisive(metric: EngineMetric) -> LatencyContrast:
         # History speaks of the primary batch: it is what every A/A comparison of a plan measured.
-        return pooled(units[metric, primary], metric, primary, levels, plan.history.get(metric))
+        history = None if measured.elsewhere else plan.history.get(metric)
+        return pooled(units[metric, primary], metric, primary, levels, history)
 
     def beside(metric: Metric, batch: int) -> LatencyContrast | None:
         """A contrast that decides nothing; None unless every unit of the decisive ones has it too."""
@@ -111,6 +112,7 @@ def _evidence(plan: Plan, latency: LatencyPlan, measured: Measured) -> LatencyEv
             *_notes(busy, two_level),
             *LAYOUT_NOTES.get(plan.layout, ()),
             *([node_note(nodes)] if nodes else []),
+            *(note for note in (measured.elsewhere, measured.kinds) if note),
             *_disturbed(measured),
             *((ATTACHED,) if measured.clock == "client" else ()),
         ),

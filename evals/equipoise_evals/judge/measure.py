@@ -10,6 +10,7 @@ from equipoise_evals.judge.contrasts import Contrasts, all_contrasts, primary_le
 from equipoise_evals.judge.cost import device_seconds
 from equipoise_evals.judge.goodput import judge_goodput
 from equipoise_evals.judge.grades import GradedPass, graded_passes
+from equipoise_evals.judge.places import elsewhere, kinds_note
 from equipoise_evals.judge.steps import UnusableQuadError
 from equipoise_evals.judge.treatment import judge_evidence, judge_treatment
 from equipoise_evals.judge.two_level import PairLevels
@@ -50,6 +51,8 @@ class Measured:
         goodput: Requests that met the plan's objective at the primary batch; None without one.
         cost: What it cost so far.
         nodes: Machine of a cluster on which each launch pair ran last, where it was recorded.
+        elsewhere: Why the plan's history says nothing of these launches; None where it may be borrowed.
+        kinds: What is to be said of launch pairs on several kinds of device; None where there is one.
     """
 
     invalid: Invalid | None
@@ -65,6 +68,8 @@ class Measured:
     goodput: Goodput | None = None
     cost: Cost = field(default_factory=lambda: Cost(device_seconds=0.0, launch_pairs=0))
     nodes: Mapping[int, str] = field(default_factory=dict)
+    elsewhere: str | None = None
+    kinds: str | None = None
 
 
 def measure(records: Records, plan: Plan) -> Measured:
@@ -100,6 +105,8 @@ def measure(records: Records, plan: Plan) -> Measured:
         goodput=goodput,
         cost=_cost(records, plan),
         nodes={launch.pair: launch.node for launch in records.of(LaunchRecord) if launch.node},
+        elsewhere=elsewhere(plan.history.values(), records.of(LaunchRecord)),
+        kinds=kinds_note(records.of(LaunchRecord)),
     )
 
 

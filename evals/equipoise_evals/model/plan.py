@@ -2,7 +2,7 @@
 
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from equipoise_evals.model.arms import ArmPair
 from equipoise_evals.model.base import Frozen
@@ -177,12 +177,15 @@ class LaunchHistory(Frozen):
         s0: SD of a launch pair's log-ratio, as estimated; the judge inflates it.
         histories: A/A comparisons it rests on.
         source: Which ones: host, device, versions and ids, for the reader.
+        ran_on: Where they ran, as launches record it: ``machine``, ``device`` and ``gpu``; nothing is borrowed by
+            launches that ran elsewhere. What is not here is not compared.
     """
 
     d0: float = Field(gt=0)
     s0: float = Field(gt=0)
     histories: int = Field(ge=3)
     source: str
+    ran_on: dict[str, JsonValue] = Field(default_factory=dict, exclude_if=lambda where: not where)
 
 
 LOOKS = (3, 4, 5, 6, 8, 10)

@@ -107,3 +107,20 @@ def test_pairs_that_were_measured_at_the_same_time_give_the_same_bytes(seed: int
         mixed.append(waiting[rng.choice([pair for pair, left in waiting.items() if left])].pop(0))
     assert [*mixed] != [*one_by_one.records]
     assert canonical_json(judge(Records(records=tuple(mixed)), plan)) == canonical_json(judge(one_by_one, plan))
+
+
+def test_launch_pairs_on_devices_of_several_kinds_are_named() -> None:
+    plan = make.plan(accuracy=None)
+    kinds = {1: "H200", 2: "H200", 3: "A100"}
+    launches = [
+        launch.model_copy(update={"attestation": launch.attestation | {"device": {"name": kinds[launch.pair]}}})
+        for launch in make.launches(plan, 3)
+        if isinstance(launch, LaunchRecord)
+    ]
+    blocks = make.exact_blocks([-0.016, -0.017, -0.018])
+    latency = judge(make.together(launches, make.treatment(), blocks), plan).latency
+    assert latency is not None
+    assert latency.evidence.notes == (
+        "Launch pairs ran on devices of several kinds: A100 (1), H200 (2). The number is the mean over them, and the "
+        "change may be of another size on each.",
+    )

@@ -75,6 +75,38 @@ def test_three_alike_give_both_metrics_a_prior_and_a_look_at_two_pairs(store: St
     assert (verdict.latency.word, verdict.latency.evidence.busy.borrowed) == ("faster", True)
 
 
+@pytest.mark.parametrize(
+    ("seen", "said"),
+    [
+        ({"gpu": "GPU-1", "device": DEVICE}, None),
+        ({"gpu": "GPU-2", "device": DEVICE}, "ran on another GPU than"),
+        ({"gpu": "GPU-1", "device": {"name": "A100"}}, "ran on another kind of device than"),
+        ({"machine": {"host": "another"}}, "ran on another host or driver than"),
+        ({}, None),  # What a record does not hold is not compared.
+    ],
+)
+def test_launches_that_ran_elsewhere_borrow_nothing(store: Store, seen: dict[str, Any], said: str | None) -> None:
+    for seed in range(3):
+        an_aa(store, seed, gpu="GPU-1")
+    plan = with_history(planned(), store, sglang, DAYS)
+    assert plan.history["busy"].ran_on == {"machine": this_host(), "device": DEVICE, "gpu": "GPU-1"}
+    assert Plan.model_validate_json(plan.model_dump_json()) == plan
+    attested = {name: value for name, value in seen.items() if name != "machine"}
+    info = {name: value for name, value in seen.items() if name == "machine"}
+    launches = [
+        one.model_copy(update={"attestation": one.attestation | attested, "server_info": info})
+        for one in make.launches(plan, 2)
+        if isinstance(one, LaunchRecord)
+    ]
+    blocks = make.blocks(plan, 2, np.random.default_rng(9), effect=-0.05)
+    latency = judge(make.together(launches, make.treatment(), blocks), plan).latency
+    assert latency is not None
+    assert (latency.word, latency.evidence.busy.borrowed) == (("faster", True) if not said else ("inconclusive", False))
+    notes = [note for note in latency.evidence.notes if note.startswith("Nothing is borrowed from history")]
+    assert len(notes) == (said is not None)
+    assert said is None or said in notes[0]
+
+
 def test_nothing_is_borrowed_from_another_gpu_of_this_host(store: Store) -> None:
     for seed in range(3):
         an_aa(store, seed, gpu="GPU-1")
