@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from equipoise_evals.decode.schedule import planned_blocks
+from equipoise_evals.decode.schedule import launch_order, pair_blocks
 from equipoise_evals.model import (
     ROLES,
     AccuracyPlan,
@@ -87,12 +87,13 @@ def plan(pairs_max: int = 10, **changes: Any) -> Plan:
     return Plan(**(values | changes))
 
 
-def launch(pair: int, role: Role, arm: str) -> LaunchRecord:
-    """An attested launch."""
+def launch(pair: int, role: Role, arm: str, first: Role | None = None) -> LaunchRecord:
+    """An attested launch; the baseline starts first in odd pairs, unless ``first`` says which one does."""
+    first = first or ROLES[(pair - 1) % 2]
     return LaunchRecord(
         pair=pair,
         role=role,
-        started_first=role == "A",
+        started_first=role == first,
         started_at="2026-01-01T00:00:00Z",
         argv=("engine",),
         environment={},
@@ -151,7 +152,7 @@ def blocks(
     records: list[Record] = []
     for pair in range(1, pairs + 1):
         shift = {"A": 0.0, "B": np.log1p(effect) + launch_sd * rng.standard_normal()}
-        for planned in planned_blocks(plan.latency, pair):
+        for planned in pair_blocks(plan, pair):
             noise = 1 + step_cv * rng.standard_normal(plan.latency.steps_per_block)
             times = base_us * np.exp(shift[planned.role]) * noise
             records.append(
@@ -231,7 +232,7 @@ def launches(plan: Plan, pairs: int) -> list[Record]:
     records: list[Record] = []
     for pair in range(1, pairs + 1):
         for role in ROLES:
-            records.append(launch(pair, role, plan.arms.of(role).scratch))
+            records.append(launch(pair, role, plan.arms.of(role).scratch, launch_order(plan, pair)[0]))
             records.append(StopRecord(pair=pair, role=role, held_s=60.0, clean=True))
     return records
 

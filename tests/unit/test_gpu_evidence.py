@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from equipoise_evals.decode.schedule import launch_order
 from equipoise_evals.judge import judge
 from equipoise_evals.model import (
     ROLES,
@@ -301,7 +302,7 @@ def test_a_claim_that_fails_is_said_and_fails_the_command(
 def placed_document(layout: Layout, sets: Mapping[tuple[int, Role], str]) -> Document:
     plan = made.plan(6, accuracy=None, layout=layout, layout_why="it was asked for")
     started = [
-        made.launch(pair, role, "baseline" if role == "A" else "persistent").model_copy(
+        made.launch(pair, role, "baseline" if role == "A" else "persistent", launch_order(plan, pair)[0]).model_copy(
             update={"environment": {"CUDA_VISIBLE_DEVICES": devices}}
         )
         for (pair, role), devices in sets.items()

@@ -6,7 +6,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from equipoise_evals.judge.steps import Floats, TimedBlock, comparable_times, timed_block
+from equipoise_evals.judge.steps import Floats, TimedBlock, comparable_times, require_running_clock, timed_block
 from equipoise_evals.judge.two_level import PairLevels, pair_levels
 from equipoise_evals.model import BlockRecord, Frozen, LatencyPlan, Metric, Role
 from equipoise_evals.stats.latency import abba_contrast
@@ -49,11 +49,16 @@ Quads = dict[int, list[TimedBlock]]
 
 
 def quads_by_pair(blocks: Iterable[BlockRecord], latency: LatencyPlan) -> dict[tuple[int, int], Quads]:
-    """Blocks by batch size and pair, of those pairs whose planned quads are all complete."""
+    """Blocks by batch size and pair, of those pairs whose planned quads are all complete.
+
+    Raises ``UnusableQuadError`` where the clock of a block cannot have run.
+    """
     grouped: dict[tuple[int, int], Quads] = {}
     for block in sorted(blocks, key=lambda b: (b.batch, b.pair, b.quad, b.position)):
         quads = grouped.setdefault((block.batch, block.pair), {})
-        quads.setdefault(block.quad, []).append(timed_block(block, latency))
+        timed = timed_block(block, latency)
+        require_running_clock(timed)
+        quads.setdefault(block.quad, []).append(timed)
     return {
         key: quads
         for key, quads in grouped.items()

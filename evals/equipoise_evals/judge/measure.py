@@ -10,6 +10,7 @@ from equipoise_evals.judge.contrasts import Contrasts, all_contrasts, primary_le
 from equipoise_evals.judge.cost import device_seconds
 from equipoise_evals.judge.goodput import judge_goodput
 from equipoise_evals.judge.grades import GradedPass, graded_passes
+from equipoise_evals.judge.order import judge_order
 from equipoise_evals.judge.places import elsewhere, kinds_note
 from equipoise_evals.judge.steps import UnusableQuadError
 from equipoise_evals.judge.treatment import judge_evidence, judge_treatment
@@ -76,11 +77,12 @@ def measure(records: Records, plan: Plan) -> Measured:
     """Contrasts, grades, treatment, validity and cost of these records, in whichever order pairs were measured."""
     records = records.in_pair_order()
     treatment = judge_treatment(records.of(TreatmentRecord), records.of(LaunchRecord), plan.evidence)
-    invalid = judge_validity(records, plan) or judge_evidence(treatment, declared_aa=plan.declared_aa)
+    unordered = judge_order(records, plan)
+    invalid = judge_validity(records, plan) or judge_evidence(treatment, declared_aa=plan.declared_aa) or unordered
     contrasts: Contrasts = {}
     levels: list[PairLevels] = []
     goodput: Goodput | None = None
-    blocks = records.current_blocks() if plan.latency is not None else ()
+    blocks = records.current_blocks() if plan.latency is not None and not unordered else ()
     clock: Clock = "client" if any(block.clock == "client" for block in blocks) else "engine"
     if plan.latency is not None:
         try:

@@ -19,7 +19,7 @@ MIN_COMMON_STEPS = 4
 
 
 class UnusableQuadError(ValueError):
-    """A quad has too few comparable steps to be a measurement."""
+    """A quad is no measurement: too few comparable steps, or times that no clock which runs could give."""
 
 
 @dataclass(frozen=True)
@@ -64,11 +64,23 @@ def timed_block(block: BlockRecord, latency: LatencyPlan) -> TimedBlock:
     )
 
 
+def require_running_clock(block: TimedBlock) -> None:
+    """Raise ``UnusableQuadError`` where the clock ran backwards, or stood still for a step that an engine timed.
+
+    By a client's clock tokens that arrive together take no time; by an engine's every step takes some.
+    """
+    if np.any(np.diff(np.array(block.record.steps.monotonic_ns, dtype=np.int64)) < 0):
+        raise UnusableQuadError(f"{_called(block.record)}: the clock ran backwards between two steps")
+    if block.record.clock == "engine" and not np.all((block.busy_us > 0) & ~(block.period_us <= 0)):
+        raise UnusableQuadError(f"{_called(block.record)}: a step took no time by the engine's clock")
+
+
 def comparable_times(quad: Sequence[TimedBlock], metric: Metric) -> list[tuple[Role, Floats]]:
     """Times of each block of a quad, in the order run, over the same contexts.
 
     Raises:
-        UnusableQuadError: fewer than 4 steps were decoded at contexts that all blocks share.
+        UnusableQuadError: fewer than 4 steps were decoded at contexts that all blocks share, or all of them took no
+            time in a block.
     """
     if metric == "client_tpot":
         return [(block.record.role, block.client_us) for block in quad]
@@ -80,12 +92,16 @@ def comparable_times(quad: Sequence[TimedBlock], metric: Metric) -> list[tuple[R
         common = reduce(np.intersect1d, (contexts for contexts, _ in measured))
         times = [us[np.isin(contexts, common)] for contexts, us in measured]
     if len(common) < MIN_COMMON_STEPS:
-        block = quad[0].record
         raise UnusableQuadError(
-            f"pair {block.pair}, batch {block.batch}, quad {block.quad}: only {len(common)} steps decoded at contexts "
-            f"that all four blocks share"
+            f"{_called(quad[0].record)}: only {len(common)} steps decoded at contexts that all four blocks share"
         )
+    if not all(us.any() for us in times):
+        raise UnusableQuadError(f"{_called(quad[0].record)}: no step of a block took any time")
     return [(block.record.role, us) for block, us in zip(quad, times, strict=True)]
+
+
+def _called(block: BlockRecord) -> str:
+    return f"pair {block.pair}, batch {block.batch}, quad {block.quad}"
 
 
 def _measured(block: TimedBlock, metric: Metric) -> tuple[Integers, Floats]:

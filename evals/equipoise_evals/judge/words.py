@@ -68,6 +68,8 @@ _MENDS: dict[InvalidReason, str] = {
     "prompt_differs": "Give both arms the same model with the same tokenizer and chat template, and run again.",
     "evidence_missing": "Check that each engine runs the build and the flags that were meant, or declare what does "
     "change, and run again.",
+    "order_differs": "Check what wrote these records: Equipoise runs blocks and starts in orders in which a drift "
+    "cancels. Then run again.",
     "no_measurement": "Look into the engines' logs for what kept the steps from being measured, and run again.",
 }
 

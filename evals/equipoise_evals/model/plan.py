@@ -291,6 +291,9 @@ class Plan(Frozen):
             raise ValueError("engines that ran already are not put under stress: others may be using them")
         if self.stress and (self.accuracy is None or self.accuracy.passes_max < 2):
             raise ValueError("stress needs the accuracy half and at least 2 passes: those after the first follow it")
-        if list(self.looks) != sorted(set(self.looks)) or any(not 1 <= look <= self.pairs_max for look in self.looks):
-            raise ValueError(f"looks {list(self.looks)} must rise strictly and lie between 1 and {self.pairs_max}")
+        if list(self.looks) != sorted(set(self.looks)) or any(not 2 <= look <= self.pairs_max for look in self.looks):
+            raise ValueError(
+                f"looks {list(self.looks)} must rise strictly and lie between 2 and {self.pairs_max}: one launch pair "
+                "has no spread to go by"
+            )
         return self

@@ -108,6 +108,12 @@ class TreatmentRecord(Frozen):
     phase: Phase = Field(default="decode", exclude_if=lambda phase: phase == "decode")
 
 
+LONGEST_US = 1e12
+"""Eleven days: no step lasts longer, and nothing that is computed from shorter ones overflows."""
+Microseconds = Annotated[float, Field(ge=0, le=LONGEST_US)]
+Count = Annotated[int, Field(ge=0, lt=2**48)]
+
+
 class StepColumns(Frozen):
     """The step clock's columns, one entry a decode step, in order; in a prefill block one a whole prefill.
 
@@ -115,12 +121,12 @@ class StepColumns(Frozen):
     is the time to first token at the client.
     """
 
-    monotonic_ns: tuple[int, ...]
-    graph_batch: tuple[int, ...]
-    real_batch: tuple[int, ...]
-    context_tokens: tuple[int, ...]
-    busy_us: tuple[float, ...]
-    period_us: tuple[float | None, ...]
+    monotonic_ns: tuple[Annotated[int, Field(ge=0, lt=2**63)], ...]
+    graph_batch: tuple[Count, ...]
+    real_batch: tuple[Count, ...]
+    context_tokens: tuple[Count, ...]
+    busy_us: tuple[Microseconds, ...]
+    period_us: tuple[Microseconds | None, ...]
 
     @model_validator(mode="after")
     def _columns_are_equally_long(self) -> Self:
@@ -137,8 +143,8 @@ class StepColumns(Frozen):
 class ClientTiming(Frozen):
     """One request of a block as its client saw it: time to first token and per-token time after it."""
 
-    ttft_us: float = Field(gt=0)
-    tpot_us: float = Field(gt=0)
+    ttft_us: float = Field(gt=0, le=LONGEST_US)
+    tpot_us: float = Field(gt=0, le=LONGEST_US)
     output_tokens: int = Field(ge=2)
 
 
@@ -348,7 +354,7 @@ class StopRecord(Frozen):
     kind: Literal["stop"] = "stop"
     pair: int = Field(ge=1)
     role: Role
-    held_s: float = Field(ge=0)
+    held_s: float = Field(ge=0, le=1e12)
     clean: bool
     leftovers: tuple[str, ...] = ()
 
@@ -424,14 +430,25 @@ class Records(Frozen):
         """The blocks that count: those of each engine's last launch in a pair, and of each quad's last run in it.
 
         A pair that was cut short is launched again when the run is resumed, and timed again as a whole: the launch is
-        the unit, so blocks of two launches never make one pair. The same holds for the runs of a quad, of which each
-        engine has its own half where one runs at a time.
+        the unit, so blocks of two launches never make one pair. Where one engine runs at a time, the first one's next
+        launch therefore also ends what the second had measured. The same holds for the runs of a quad, of which each
+        engine has its own half there.
         """
-        last = {(r.pair, r.role): place for place, r in enumerate(self.records) if isinstance(r, LaunchRecord)}
+        begun: dict[int, int] = {}
+        last: dict[int, dict[Role, int]] = {}
+        for place, record in enumerate(self.records):
+            if isinstance(record, LaunchRecord):
+                of_pair = last.setdefault(record.pair, {})
+                if record.role in of_pair:
+                    of_pair.clear()
+                if not of_pair:
+                    begun[record.pair] = place
+                of_pair[record.role] = place
         launched = [
             record
             for place, record in enumerate(self.records)
-            if isinstance(record, BlockRecord) and place > last.get((record.pair, record.role), -1)
+            if isinstance(record, BlockRecord)
+            and place > last.get(record.pair, {}).get(record.role, begun.get(record.pair, -1))
         ]
         attempts: dict[tuple[int, int, int, Role], int] = {}
         for block in launched:

@@ -453,6 +453,7 @@ class TreatmentInactive(Frozen):
 InvalidReason = Literal[
     "missing_answers", "clock_gap", "disturbed", "attestation", "no_measurement",
     "device_differs", "sampling_differs", "cache_differs", "prompt_differs", "evidence_missing",
+    "order_differs",
 ]  # fmt: skip
 
 

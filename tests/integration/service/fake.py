@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
+from equipoise_evals.decode.schedule import launch_order
 from equipoise_evals.model import (
     ArmSpec,
     LaunchRecord,
@@ -39,8 +40,8 @@ async def nothing(call: Call) -> None:
 class FakeEngine:
     """Answers ``#### 1``; the persistent policy is 2 % faster and makes no fills."""
 
-    def __init__(self, role: Role, arm: ArmSpec, pair: int, hook: Hook) -> None:
-        self._role, self._arm, self._pair, self._hook = role, arm, pair, hook
+    def __init__(self, role: Role, arm: ArmSpec, pair: int, hook: Hook, first: Role) -> None:
+        self._role, self._arm, self._pair, self._hook, self._first = role, arm, pair, hook, first
 
     @property
     def role(self) -> Role:
@@ -60,7 +61,7 @@ class FakeEngine:
     async def attest(self) -> LaunchRecord:
         """Attest what was asked for."""
         await self._hook(Call("attest", self._role, self._pair))
-        return make.launch(self._pair, self._role, self._arm.scratch)
+        return make.launch(self._pair, self._role, self._arm.scratch, self._first)
 
     async def probe(self, prompt: Asked) -> PromptProbe:
         """One token, of a tokenizer without BOS."""
@@ -120,7 +121,10 @@ class FakeLauncher:
     @asynccontextmanager
     async def launch_pair(self, plan: Plan, pair: int, order: tuple[Role, ...]) -> AsyncIterator[dict[Role, Engine]]:
         """Both engines, gone after the context."""
-        engines: dict[Role, Engine] = {role: FakeEngine(role, plan.arms.of(role), pair, self.hook) for role in order}
+        first, _ = launch_order(plan, pair)
+        engines: dict[Role, Engine] = {
+            role: FakeEngine(role, plan.arms.of(role), pair, self.hook, first) for role in order
+        }
         self.alive += 2
         self.pairs = pair
         try:

@@ -36,7 +36,7 @@ def judged(plan: Plan, blocks: list[Record]) -> LatencyVerdict:
 
 def drifting(pairs: int, log: float = -0.02) -> list[Record]:
     """Noiseless pairs of this log-ratio and a drift, one way in one pair and the other way round in the next."""
-    return make.exact_blocks([log + DRIFT * (-1) ** pair for pair in range(pairs)])
+    return make.exact_blocks([log + DRIFT * (-1) ** pair for pair in range(pairs)], planned())
 
 
 def borrowing(pairs_max: int = 10) -> Plan:
@@ -78,7 +78,7 @@ def test_with_history_two_pairs_decide_and_one_or_three_do_not() -> None:
 
 
 def test_two_pairs_that_contradict_their_history_ask_for_two_more() -> None:
-    latency = judged(borrowing(pairs_max=2), make.exact_blocks([-0.05, 0.02]))
+    latency = judged(borrowing(pairs_max=2), make.exact_blocks([-0.05, 0.02], planned()))
     assert isinstance(latency, LatencyInconclusive)
     assert latency.why == "2 of at most 2 launch pairs: at least 4 are needed to decide"
 
@@ -91,8 +91,8 @@ def test_a_plan_of_an_odd_number_of_pairs_asks_for_the_next_even_one() -> None:
 
 def test_pairs_that_would_decide_are_an_even_number() -> None:
     """The same log-ratios together, where any number of pairs can be looked at, are the oracle."""
-    blocks = make.exact_blocks([-0.012, 0.004, -0.009, 0.003])
-    alone, together = judged(planned(), blocks), judged(make.plan(accuracy=None, looks=(4, 6, 8, 10)), blocks)
+    plans = planned(), make.plan(accuracy=None, looks=(4, 6, 8, 10))
+    alone, together = (judged(plan, make.exact_blocks([-0.012, 0.004, -0.009, 0.003], plan)) for plan in plans)
     assert isinstance(alone, LatencyInconclusive)
     assert isinstance(together, LatencyInconclusive)
     assert together.pairs_needed is not None

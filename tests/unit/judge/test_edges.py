@@ -12,9 +12,11 @@ from equipoise_evals.model import (
     BlockRecord,
     EngineMetric,
     Inconclusive,
+    Invalid,
     LatencyInconclusive,
     LaunchHistory,
     Record,
+    StepColumns,
 )
 from equipoise_evals.stats.paired import tango_interval
 from tests.support import records as make
@@ -214,6 +216,45 @@ def test_blocks_without_a_full_batch_are_no_measurement() -> None:
     verdict = judge(make.together(make.launches(plan, 3), records), plan)
     assert verdict.overall.word == "invalid"
     assert verdict.overall.reason == "no_measurement"
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "said"),
+    [
+        ("busy_us", (0.0,) * 24, "a step took no time by the engine's clock"),
+        ("busy_us", (*[5_000.0] * 10, 0.0, *[5_000.0] * 13), "a step took no time by the engine's clock"),
+        ("period_us", (None, *[5_000.0] * 10, 0.0, *[5_000.0] * 12), "a step took no time by the engine's clock"),
+        ("monotonic_ns", tuple(range(24, 0, -1)), "the clock ran backwards between two steps"),
+    ],
+)
+def test_times_that_no_running_clock_gives_are_no_measurement(
+    column: str, values: tuple[float, ...], said: str
+) -> None:
+    plan = make.plan()
+    records: list[Record] = []
+    for record in make.exact_blocks([-0.02, -0.021, -0.019]):
+        assert isinstance(record, BlockRecord)
+        odd = (record.pair, record.batch, record.position) == (2, 16, 3)
+        steps = StepColumns.model_validate(record.steps.model_dump() | ({column: values} if odd else {}))
+        records.append(record.model_copy(update={"steps": steps}))
+    overall = judge(make.together(make.launches(plan, 3), records), plan).overall
+    assert isinstance(overall, Invalid)
+    assert (overall.reason, overall.detail) == ("no_measurement", f"pair 2, batch 16, quad 1: {said}")
+
+
+def test_a_client_to_which_all_tokens_came_at_once_measured_nothing() -> None:
+    """Single tokens that arrive together are no fault of a client's clock."""
+    plan = make.plan(accuracy=None)
+    for zeros, reason in ((1, None), (24, "no step of a block took any time")):
+        records: list[Record] = []
+        for record in make.exact_blocks([-0.02, -0.021, -0.019]):
+            assert isinstance(record, BlockRecord)
+            busy = (*record.steps.busy_us[zeros:], *[0.0] * zeros)
+            steps = record.steps.model_copy(update={"busy_us": busy, "period_us": busy})
+            records.append(record.model_copy(update={"steps": steps, "clock": "client"}))
+        overall = judge(make.together(make.launches(plan, 3), records), plan).overall
+        assert isinstance(overall, Invalid) is (reason is not None)
+        assert reason is None or reason in getattr(overall, "detail", "")
 
 
 def test_history_allows_a_look_at_two_pairs() -> None:

@@ -7,16 +7,17 @@ from collections.abc import Sequence
 import pytest
 from scipy.stats import f_oneway
 
+from equipoise_evals.decode.schedule import launch_order
 from equipoise_evals.judge import canonical_json, judge
 from equipoise_evals.model import LatencyEvidence, LaunchRecord, Plan, Record, Records, Role
 from tests.support import records as make
 
 
-def on_nodes(nodes: Sequence[str]) -> list[Record]:
+def on_nodes(nodes: Sequence[str], plan: Plan | None = None) -> list[Record]:
     """Launches of both arms of each pair, on the node named for it."""
     arms: tuple[tuple[Role, str], ...] = (("A", "baseline"), ("B", "persistent"))
     return [
-        make.launch(pair, role, arm).model_copy(update={"node": node})
+        make.launch(pair, role, arm, launch_order(plan, pair)[0] if plan else None).model_copy(update={"node": node})
         for pair, node in enumerate(nodes, start=1)
         for role, arm in arms
     ]
@@ -24,7 +25,7 @@ def on_nodes(nodes: Sequence[str]) -> list[Record]:
 
 def evidence(logs: Sequence[float], nodes: Sequence[str], plan: Plan | None = None) -> LatencyEvidence:
     asked = plan or make.plan(accuracy=None)
-    records = Records(records=(*on_nodes(nodes), *make.treatment(), *make.exact_blocks(logs)))
+    records = Records(records=(*on_nodes(nodes, plan), *make.treatment(), *make.exact_blocks(logs, plan)))
     verdict = judge(records, asked)
     assert verdict.latency is not None
     return verdict.latency.evidence
@@ -78,9 +79,7 @@ def test_a_unit_whose_pairs_ran_on_two_nodes_stands_under_both() -> None:
 
 def test_a_pair_that_was_launched_again_is_of_the_node_of_its_last_launch() -> None:
     plan = make.plan(accuracy=None)
-    again = [
-        one.model_copy(update={"pair": 2, "node": "y"}) for one in on_nodes(["y"]) if isinstance(one, LaunchRecord)
-    ]
+    again = [one for one in on_nodes(["x", "y"]) if isinstance(one, LaunchRecord) and one.pair == 2]
     blocks = make.exact_blocks([-0.016, -0.017, -0.018])
     launches = [*on_nodes(["x", "z", "x"]), *again]
     verdict = judge(Records(records=(*launches, *make.treatment(), *blocks)), plan)

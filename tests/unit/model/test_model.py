@@ -9,6 +9,7 @@ from equipoise_evals.model import (
     ArmPair,
     ArmSpec,
     Block,
+    BlockRecord,
     Equivalent,
     Identical,
     Improved,
@@ -17,7 +18,10 @@ from equipoise_evals.model import (
     Neutral,
     NonInferior,
     Plan,
+    Record,
+    Records,
     Regression,
+    Role,
     Ship,
     Slower,
     StepColumns,
@@ -27,6 +31,14 @@ from equipoise_evals.model import (
     looks_up_to,
 )
 from tests.support import records as make
+
+
+def block(pair: int, role: Role, sequence: int) -> BlockRecord:
+    """A short block at batch 1."""
+    return BlockRecord(
+        pair=pair, role=role, batch=1, quad=1, position=sequence, sequence=sequence,
+        steps=make.block_steps(1, [5_000.0] * 8), client=(),
+    )  # fmt: skip
 
 
 def verdict_of(effect: float) -> Verdict:
@@ -65,6 +77,7 @@ def test_a_latency_plan_that_measures_nothing(changes: dict[str, object], says: 
         ({"accuracy": None, "latency": None}, "parts must name"),
         ({"looks": (5, 3)}, "rise"),
         ({"looks": (11,)}, "rise"),
+        ({"looks": (1, 3)}, "one launch pair has no spread"),
         ({"stress": True, "accuracy": None}, "stress needs the accuracy half"),
         ({"stress": True, "accuracy": make.accuracy_plan(passes_max=1)}, "at least 2 passes"),
     ],
@@ -89,6 +102,22 @@ def test_columns_of_unequal_length_are_refused() -> None:
     assert len(steps) == 2
     with pytest.raises(ValidationError, match="differ in length"):
         StepColumns.model_validate(steps.model_dump() | {"busy_us": (1.0,)})
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("busy_us", (-1.0, 2.0)),
+        ("busy_us", (1e300, 2.0)),
+        ("period_us", (None, -4_000.0)),
+        ("context_tokens", (2**70, 1)),
+        ("real_batch", (-1, 1)),
+        ("monotonic_ns", (0, 2**63)),
+    ],
+)
+def test_numbers_that_no_step_has_are_refused(column: str, values: tuple[float | None, ...]) -> None:
+    with pytest.raises(ValidationError, match=r"greater than or equal to 0|less than"):
+        StepColumns.model_validate(make.block_steps(1, [1.0, 2.0]).model_dump() | {column: values})
 
 
 def test_infinities_and_unknown_fields_are_refused() -> None:
@@ -143,3 +172,20 @@ def test_fields_that_a_plan_or_launch_does_not_use_are_left_out_of_its_json() ->
     assert {"layout_why", "gpu_type"}.isdisjoint(make.plan().model_dump(mode="json"))
     assert "node" not in make.launch(1, "A", "baseline").model_dump(mode="json")
     assert make.plan(gpu_type="H200", layout_why="asked").model_dump(mode="json")["gpu_type"] == "H200"
+
+
+def test_an_engine_launched_again_ends_all_that_its_pair_had_measured() -> None:
+    """One engine at a time: A, B, then A again; B's half is of a launch before and must not pair with the new one."""
+
+    def measured(role: Role, sequence: int) -> list[Record]:
+        arm = "baseline" if role == "A" else "persistent"
+        return [make.launch(1, role, arm), block(1, role, sequence)]
+
+    whole = [*measured("A", 1), *measured("B", 3)]
+    assert Records(records=tuple(whole)).current_blocks() == (whole[1], whole[3])
+    again = [*whole, *measured("A", 1)]
+    assert Records(records=tuple(again)).current_blocks() == (again[5],)
+    complete = [*again, *measured("B", 3)]
+    assert Records(records=tuple(complete)).current_blocks() == (complete[5], complete[7])
+    of_a_later_pair = block(2, "B", 1)
+    assert Records(records=(*whole, of_a_later_pair)).current_blocks()[-1] == of_a_later_pair
