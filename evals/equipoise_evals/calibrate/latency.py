@@ -106,9 +106,8 @@ def joined(seen: Measured, pair: Measured) -> Measured:
         invalid=seen.invalid or pair.invalid,
         contrasts={key: [*contrasts, *pair.contrasts[key]] for key, contrasts in seen.contrasts.items()},
         levels=(*seen.levels, *pair.levels),
-        blocks=seen.blocks + pair.blocks,
-        disturbed=tuple(sorted({*seen.disturbed, *pair.disturbed})),
-        disturbed_blocks=seen.disturbed_blocks + pair.disturbed_blocks,
+        load=seen.load.plus(pair.load),
+        timed=max(seen.timed, pair.timed),
     )
 
 

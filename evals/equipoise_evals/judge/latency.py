@@ -1,7 +1,7 @@
 """The latency word. The unit is the launch pair; the rule is that of the design: the first word that holds wins."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from scipy.stats import t as student_t
 
@@ -14,6 +14,7 @@ from equipoise_evals.judge.pooled import pooled
 from equipoise_evals.judge.two_level import two_level_evidence
 from equipoise_evals.model import (
     LOOKS,
+    Bar,
     EngineMetric,
     Equivalent,
     Faster,
@@ -32,11 +33,14 @@ from equipoise_evals.model import (
 )
 from equipoise_evals.stats.multiple import holm
 
-DISTURBANCES_SHOWN = 2
 ATTACHED = (
     "Times are the client's, network included, of engines that ran already; the spread between rounds holds nothing of "
     "the spread between launches."
 )
+BARS: dict[Bar, str] = {
+    "dropped_pairs": "launch pairs in between were not measured whole, and those that were may differ from them",
+    "one_sided_load": "there was foreign load beside one arm far more than beside the other",
+}
 CLOCK_NAMES: dict[Phase, tuple[str, str]] = {
     "decode": ("busy time", "the period"),
     "prefill": ("prefill time", "the time to first token"),
@@ -100,6 +104,8 @@ def _evidence(plan: Plan, latency: LatencyPlan, measured: Measured) -> LatencyEv
     secondary = [beside(metric, batch) for batch in latency.batch_sizes if batch != primary for metric in metrics]
     two_level = two_level_evidence(measured.levels)
     nodes = node_effects(units["busy", primary], measured.nodes)
+    dropped = _dropped(measured, primary)
+    bars: dict[Bar, bool] = {"dropped_pairs": bool(dropped), "one_sided_load": measured.load.one_sided}
     return LatencyEvidence(
         margin=latency.margin,
         look=pairs,
@@ -113,13 +119,15 @@ def _evidence(plan: Plan, latency: LatencyPlan, measured: Measured) -> LatencyEv
             *LAYOUT_NOTES.get(plan.layout, ()),
             *([node_note(nodes)] if nodes else []),
             *(note for note in (measured.elsewhere, measured.kinds) if note),
-            *_disturbed(measured),
+            *([_dropped_note(dropped)] if dropped else []),
+            *measured.load.notes,
             *((ATTACHED,) if measured.clock == "client" else ()),
         ),
         clock=measured.clock,
         phase=latency.phase,
         goodput=measured.goodput,
         nodes=nodes,
+        bars=tuple(bar for bar, stands in bars.items() if stands),
     )
 
 
@@ -137,12 +145,17 @@ def _notes(busy: LatencyContrast, two_level: TwoLevelEvidence | None) -> tuple[s
     return tuple(notes)
 
 
-def _disturbed(measured: Measured) -> tuple[str, ...]:
-    if measured.disturbed_blocks == 0:
-        return ()
+def _dropped(measured: Measured, primary: int) -> tuple[int, ...]:
+    """Launch pairs before the last that was timed of which the primary batch has no complete contrast."""
+    complete = {contrast.pair for contrast in measured.contrasts["busy", primary]}
+    return tuple(pair for pair in range(1, max(measured.timed, *complete)) if pair not in complete)
+
+
+def _dropped_note(dropped: Sequence[int]) -> str:
+    which = ", ".join(map(str, dropped))
     return (
-        f"{measured.disturbed_blocks} of {measured.blocks} blocks ran beside foreign load, also when repeated "
-        f"({'; '.join(measured.disturbed[:DISTURBANCES_SHOWN])}): the spread between launch pairs contains it.",
+        f"Blocks are missing of launch pair{'s' * (len(dropped) > 1)} {which}: what kept them from being measured "
+        "may have to do with the times, so that the other pairs decide nothing."
     )
 
 
@@ -163,9 +176,11 @@ def _p_slower(contrast: LatencyContrast, margin: float) -> float | None:
 
 
 def _word(plan: Plan, evidence: LatencyEvidence, *, may_decide: bool) -> LatencyVerdict:
+    barred = [BARS[bar] for bar in evidence.bars]
     if evidence.clock == "client":
-        why = "the engines ran already: only the client's clock was read, in rounds of one launch each"
-        return LatencyInconclusive(why=why, pairs_needed=None, evidence=evidence)
+        barred = ["the engines ran already: only the client's clock was read, in rounds of one launch each"]
+    if barred:
+        return LatencyInconclusive(why="; ".join(barred), pairs_needed=None, evidence=evidence)
     borrowed = evidence.busy.borrowed and evidence.period.borrowed
     if not may_decide or (evidence.busy.units < LOOKS[0] and not borrowed):
         return LatencyInconclusive(

@@ -10,6 +10,7 @@ from equipoise_evals.judge.contrasts import Contrasts, all_contrasts, primary_le
 from equipoise_evals.judge.cost import device_seconds
 from equipoise_evals.judge.goodput import judge_goodput
 from equipoise_evals.judge.grades import GradedPass, graded_passes
+from equipoise_evals.judge.load import ForeignLoad, foreign_load
 from equipoise_evals.judge.order import judge_order
 from equipoise_evals.judge.places import elsewhere, kinds_note
 from equipoise_evals.judge.steps import UnusableQuadError
@@ -45,9 +46,8 @@ class Measured:
         levels: Two-level behaviour of each launch pair at the primary batch.
         passes: Graded passes in the order recorded.
         stress: What engines were put under before their pass.
-        blocks: Blocks that count.
-        disturbed: What foreign load there was beside any of them, each text once.
-        disturbed_blocks: How many of them it was beside.
+        load: Blocks that count, and the foreign load beside them.
+        timed: The last launch pair of which there is a block; 0 without any.
         clock: Whose clock timed the blocks that count.
         goodput: Requests that met the plan's objective at the primary batch; None without one.
         cost: What it cost so far.
@@ -62,9 +62,8 @@ class Measured:
     levels: tuple[PairLevels, ...] = ()
     passes: tuple[GradedPass, ...] = ()
     stress: tuple[StressRecord, ...] = ()
-    blocks: int = 0
-    disturbed: tuple[str, ...] = ()
-    disturbed_blocks: int = 0
+    load: ForeignLoad = field(default_factory=ForeignLoad)
+    timed: int = 0
     clock: TimedBy = "engine"
     goodput: Goodput | None = None
     cost: Cost = field(default_factory=lambda: Cost(device_seconds=0.0, launch_pairs=0))
@@ -100,9 +99,8 @@ def measure(records: Records, plan: Plan) -> Measured:
         levels=tuple(levels),
         passes=graded_passes(records.of(QuestionsRecord), records.of(PassRecord)),
         stress=records.of(StressRecord),
-        blocks=len(blocks),
-        disturbed=tuple(sorted({block.disturbed for block in blocks if block.disturbed is not None})),
-        disturbed_blocks=sum(block.disturbed is not None for block in blocks),
+        load=foreign_load(blocks),
+        timed=max((block.pair for block in blocks), default=0),
         clock=clock,
         goodput=goodput,
         cost=_cost(records, plan),

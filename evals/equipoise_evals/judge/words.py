@@ -14,6 +14,7 @@ from equipoise_evals.model import (
     STEPS,
     AccuracyInconclusive,
     AccuracyVerdict,
+    Bar,
     Block,
     Cause,
     DecidedAccuracy,
@@ -51,6 +52,11 @@ _DECIDED: dict[DecidedAccuracy, str] = {
     "non_inferior": "not worse by the margin",
 }
 AA_DECLARED = "Both arms are meant to be equal (declared A/A). "
+_UNBARS: dict[Bar, str] = {
+    "dropped_pairs": "find out why launch pairs were not measured whole, and run the comparison again",
+    "one_sided_load": "run again where nothing else works beside the engines: load beside one arm cannot be told from "
+    "the candidate's effect",
+}
 _CAUSES: dict[Cause, str] = {
     "regression": "it answers fewer questions rightly",
     "slower": "it {verb} slower than the margin allows",
@@ -279,6 +285,8 @@ def _passes_to_come(accuracy: AccuracyInconclusive) -> str:
 def _pairs_to_come(latency: LatencyInconclusive) -> str:
     if latency.evidence.clock == "client":
         return "to decide the speed let Equipoise launch both engines; rounds of engines that ran already cannot"
+    if latency.evidence.bars:
+        return "; ".join(_UNBARS[bar] for bar in latency.evidence.bars)
     if 0 in (latency.evidence.busy.launch_sd, latency.evidence.period.launch_sd):
         what = "runs" if latency.evidence.clock == "imported" else "launch pairs"
         return (
@@ -287,8 +295,10 @@ def _pairs_to_come(latency: LatencyInconclusive) -> str:
         )
     if latency.evidence.clock == "imported":
         return "to decide the speed let Equipoise launch both engines, or import more runs of each arm"
-    if latency.pairs_needed is None:
-        return _out_of_reach(latency)
+    return _out_of_reach(latency) if latency.pairs_needed is None else _within_reach(latency)
+
+
+def _within_reach(latency: LatencyInconclusive) -> str:
     if latency.evidence.busy.launch_sd is None:
         return f"at least {latency.pairs_needed} launch pairs are needed to decide the speed"
     return (

@@ -144,6 +144,11 @@ class NodeEffects(Frozen):
     p_value: float | None = Field(ge=0, le=1)
 
 
+Bar = Literal["dropped_pairs", "one_sided_load"]
+"""What keeps launch pairs from deciding whatever they show: others between them that were not measured whole, or
+foreign load beside one arm."""
+
+
 class LatencyEvidence(Frozen):
     """What the latency word rests on: the primary batch by the engine's clock, and everything shown beside it.
 
@@ -164,6 +169,7 @@ class LatencyEvidence(Frozen):
             time to first token at the client, and ``client`` is None.
         goodput: Share of requests that met the plan's objective; None without one, or without client times.
         nodes: What each node shows; None, and left out of the JSON, where all pairs ran on one or none was recorded.
+        bars: Why no word can be reached, whatever the numbers; left out of the JSON where nothing bars one.
     """
 
     margin: float = Field(gt=0)
@@ -178,6 +184,7 @@ class LatencyEvidence(Frozen):
     phase: Phase = "decode"
     goodput: Goodput | None = None
     nodes: NodeEffects | None = Field(default=None, exclude_if=lambda nodes: nodes is None)
+    bars: tuple[Bar, ...] = Field(default=(), exclude_if=lambda bars: not bars)
 
 
 Size = Literal["material", "small", "unclear"]
