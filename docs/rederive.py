@@ -37,7 +37,9 @@ def rederive(document: dict, clock: str = "busy") -> tuple[float, float, float]:
     latency = document["plan"]["latency"]
     engines: dict[tuple[int, str], list[dict]] = {}
     for r in document["records"]:
-        if r["kind"] == "launch":  # what was cut short is launched again and timed again as a whole
+        if r["kind"] == "launch":  # what was cut short is launched again and timed again as a whole, both engines of it
+            if (r["pair"], r["role"]) in engines:
+                engines = {place: blocks for place, blocks in engines.items() if place[0] != r["pair"]}
             engines[r["pair"], r["role"]] = []
         if r["kind"] == "block" and r["batch"] == latency["primary_batch"]:
             engines.setdefault((r["pair"], r["role"]), []).append(r)

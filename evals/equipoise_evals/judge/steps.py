@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise_evals.model import BlockRecord, LatencyPlan, Metric, Role
+from equipoise_evals.model.records import SHORTEST_US
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -71,7 +72,7 @@ def require_running_clock(block: TimedBlock) -> None:
     """
     if np.any(np.diff(np.array(block.record.steps.monotonic_ns, dtype=np.int64)) < 0):
         raise UnusableQuadError(f"{_called(block.record)}: the clock ran backwards between two steps")
-    if block.record.clock == "engine" and not np.all((block.busy_us > 0) & ~(block.period_us <= 0)):
+    if block.record.clock == "engine" and not np.all((block.busy_us >= SHORTEST_US) & ~(block.period_us < SHORTEST_US)):
         raise UnusableQuadError(f"{_called(block.record)}: a step took no time by the engine's clock")
 
 
@@ -95,7 +96,7 @@ def comparable_times(quad: Sequence[TimedBlock], metric: Metric) -> list[tuple[R
         raise UnusableQuadError(
             f"{_called(quad[0].record)}: only {len(common)} steps decoded at contexts that all four blocks share"
         )
-    if not all(us.any() for us in times):
+    if min(float(us.mean()) for us in times) < SHORTEST_US:
         raise UnusableQuadError(f"{_called(quad[0].record)}: no step of a block took any time")
     return [(block.record.role, us) for block, us in zip(quad, times, strict=True)]
 

@@ -110,6 +110,8 @@ class TreatmentRecord(Frozen):
 
 LONGEST_US = 1e12
 """Eleven days: no step lasts longer, and nothing that is computed from shorter ones overflows."""
+SHORTEST_US = 1e-3
+"""A nanosecond, the least that clocks count: a shorter step took no time."""
 Microseconds = Annotated[float, Field(ge=0, le=LONGEST_US)]
 Count = Annotated[int, Field(ge=0, lt=2**48)]
 
@@ -143,8 +145,8 @@ class StepColumns(Frozen):
 class ClientTiming(Frozen):
     """One request of a block as its client saw it: time to first token and per-token time after it."""
 
-    ttft_us: float = Field(gt=0, le=LONGEST_US)
-    tpot_us: float = Field(gt=0, le=LONGEST_US)
+    ttft_us: float = Field(ge=SHORTEST_US, le=LONGEST_US)
+    tpot_us: float = Field(ge=SHORTEST_US, le=LONGEST_US)
     output_tokens: int = Field(ge=2)
 
 

@@ -94,6 +94,15 @@ def test_bounds_are_clopper_pearson(hits: int, runs: int) -> None:
     assert (low, high) == pytest.approx((exact.low, exact.high))
 
 
+def test_a_row_that_only_shows_where_a_rule_ends_claims_no_coverage() -> None:
+    """No interval of a fixed number of launches that saw no rare state covers the mean over all launches."""
+    cell = next(cell for cell in LATENCY_CELLS if cell.world.launch_shape == "rare")
+    shown = result(cell, count_cell(cell, 40, (3,)))
+    assert shown.counted.fixed_covered[0] < 0.8 * 40
+    assert (shown.holds, shown.coverage_holds) == (None, True)
+    assert not result(cell.model_copy(update={"limit": 0.05}), shown.counted).coverage_holds
+
+
 def test_the_table_says_which_limit_holds() -> None:
     results = [
         result(cell, count_cell(cell, 2, (7,))) for cell in (LATENCY_CELLS[2], LATENCY_CELLS[-1], ACCURACY_CELLS[0])

@@ -221,6 +221,7 @@ def test_blocks_without_a_full_batch_are_no_measurement() -> None:
 @pytest.mark.parametrize(
     ("column", "values", "said"),
     [
+        ("busy_us", (5e-324,) * 24, "a step took no time by the engine's clock"),
         ("busy_us", (0.0,) * 24, "a step took no time by the engine's clock"),
         ("busy_us", (*[5_000.0] * 10, 0.0, *[5_000.0] * 13), "a step took no time by the engine's clock"),
         ("period_us", (None, *[5_000.0] * 10, 0.0, *[5_000.0] * 12), "a step took no time by the engine's clock"),
@@ -240,6 +241,18 @@ def test_times_that_no_running_clock_gives_are_no_measurement(
     overall = judge(make.together(make.launches(plan, 3), records), plan).overall
     assert isinstance(overall, Invalid)
     assert (overall.reason, overall.detail) == ("no_measurement", f"pair 2, batch 16, quad 1: {said}")
+
+
+def test_the_longest_steps_beside_the_shortest_have_a_verdict() -> None:
+    """A ratio of 1e15 is absurd, and no error."""
+    plan = make.plan(accuracy=None)
+    records: list[Record] = []
+    for record in make.exact_blocks([-0.02, -0.021, -0.019]):
+        assert isinstance(record, BlockRecord)
+        us = (1e12 if (record.role == "A") == (record.pair > 1) else 1e-3,) * 24
+        steps = StepColumns.model_validate(record.steps.model_dump() | {"busy_us": us, "period_us": us})
+        records.append(record.model_copy(update={"steps": steps}))
+    assert judge(make.together(make.launches(plan, 3), records), plan).overall.word == "inconclusive"
 
 
 def test_a_client_to_which_all_tokens_came_at_once_measured_nothing() -> None:
