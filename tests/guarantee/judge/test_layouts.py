@@ -104,14 +104,14 @@ def test_with_history_two_pairs_may_decide_and_err_no_more_often(history_drift: 
     faster = simulated(plan, world, GAIN, 12, round(drift * 1e4), round(history_drift * 1e4))
     require_at_least(0.95, words(faster, "faster"), RUNS)
     require_at_least(0.95, sum(bool(outcome.covered) for outcome in faster), RUNS)
-    if drift < 0.01:
-        require_at_least(0.9, sum(outcome.pairs == 2 for outcome in faster), RUNS)
+    if drift < 0.01:  # at two pairs a drift is a larger part of the spread than in the history, and the guard sees that
+        require_at_least(0.8, sum(outcome.pairs == 2 for outcome in faster), RUNS)
 
 
 def quiet_busy(place: int, pairs: int) -> LatencyContrast:
-    """The judged contrast of so many pairs of a world without noise."""
+    """The judged contrast of so many pairs of a world with a hair of noise: units that are copies decide nothing."""
     plan, world = WORLDS[place]
-    quiet = {"step_cv": 0.0, "step_ar1": 0.0, "launch_sd": 0.0, "effect": GAIN}
+    quiet = {"step_cv": 0.0, "step_ar1": 0.0, "launch_sd": 1e-9, "effect": GAIN}
     blocks = blocks_of(world.model_copy(update=quiet), plan, pairs, np.random.default_rng(1))
     verdict = judge(Records(records=tuple(blocks)), plan)
     assert verdict.latency is not None
