@@ -84,6 +84,7 @@ def comparable_times(quad: Sequence[TimedBlock], metric: Metric) -> list[tuple[R
             time in a block.
     """
     if metric == "client_tpot":
+        _require_time(quad, [block.client_us for block in quad])
         return [(block.record.role, block.client_us) for block in quad]
     measured = [_measured(block, metric) for block in quad]
     first, _ = measured[0]
@@ -96,9 +97,13 @@ def comparable_times(quad: Sequence[TimedBlock], metric: Metric) -> list[tuple[R
         raise UnusableQuadError(
             f"{_called(quad[0].record)}: only {len(common)} steps decoded at contexts that all four blocks share"
         )
+    _require_time(quad, times)
+    return [(block.record.role, us) for block, us in zip(quad, times, strict=True)]
+
+
+def _require_time(quad: Sequence[TimedBlock], times: Sequence[Floats]) -> None:
     if min(float(us.mean()) for us in times) < SHORTEST_US:
         raise UnusableQuadError(f"{_called(quad[0].record)}: no step of a block took any time")
-    return [(block.record.role, us) for block, us in zip(quad, times, strict=True)]
 
 
 def _called(block: BlockRecord) -> str:

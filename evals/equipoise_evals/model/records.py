@@ -145,8 +145,8 @@ class StepColumns(Frozen):
 class ClientTiming(Frozen):
     """One request of a block as its client saw it: time to first token and per-token time after it."""
 
-    ttft_us: float = Field(ge=SHORTEST_US, le=LONGEST_US)
-    tpot_us: float = Field(ge=SHORTEST_US, le=LONGEST_US)
+    ttft_us: float = Field(gt=0, le=LONGEST_US)
+    tpot_us: float = Field(gt=0, le=LONGEST_US)
     output_tokens: int = Field(ge=2)
 
 
