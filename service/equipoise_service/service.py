@@ -90,9 +90,9 @@ async def running(
             worker.recover()
         working = asyncio.create_task(worker.run() if settings.worker else asyncio.Event().wait(), name="worker")
         metrics = Metrics(store, settings.data)
-        ends = Bell()
-        store.comparisons.on_end(lambda _: ends.ring())
-        sender = Sender(store, ends)
+        rung_at_ends = Bell()
+        store.comparisons.on_end(lambda _: rung_at_ends.ring())
+        sender = Sender(store, rung_at_ends)
 
         def planned(request: CompareRequest) -> Plan:
             plan = resolve(request)
@@ -103,12 +103,11 @@ async def running(
             return with_history(plan, store, machine.sglang, days, machine.gpu())
 
         sending = asyncio.create_task(sender.run(), name="webhooks")
-        try:
+        async with contextlib.AsyncExitStack() as ends:  # each of them, also where one before it broke
+            ends.push_async_callback(sender.flush)
+            ends.push_async_callback(cancelled, sending)
+            ends.push_async_callback(cancelled, working)
             yield Service(settings, store, bell, Looks(store), worker, working, planned, machine, sending, metrics)
-        finally:
-            for task in (working, sending):
-                await cancelled(task)
-            await sender.flush()
     finally:
         cluster.close()
         store.database.close()

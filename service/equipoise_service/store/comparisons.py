@@ -257,8 +257,11 @@ class Comparisons:
     # With an ``owner`` each of the following raises LeaseLost unless the comparison is that worker's.
 
     def judge(self, comparison_id: str, owner: Holder | None = None) -> None:
-        """Running becomes judging."""
-        self._move(comparison_id, Status.JUDGING, owner)
+        """Running becomes judging; said again, since the answer to a commit was lost, it stays so."""
+        with self._database.write() as connection:
+            require_lease(connection, comparison_id, owner)
+            if owner is None or status_of(connection, comparison_id) is not Status.JUDGING:
+                transition(connection, comparison_id, Status.JUDGING)
 
     def succeed(self, comparison_id: str, verdict: str, word: str, owner: Holder | None = None) -> None:
         """Judging becomes succeeded; ``verdict`` is its canonical JSON and ``word`` its overall word."""

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -126,6 +127,20 @@ async def test_children_of_a_program_that_ended_do_not_survive_it(tmp_path: Path
 
     assert running_sleepers("eq-test") == []
     await tree.stop()
+
+
+async def test_a_pid_that_is_somebody_elses_by_now_is_let_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = await spawn(tmp_path, "pass")
+    await tree.exit
+    with subprocess.Popen(["sleep", "600"], start_new_session=True) as other:
+        # The kernel gave the supervisor's number to another leader of a session.
+        monkeypatch.setattr(tree, "_supervisor", SimpleNamespace(pid=other.pid))
+        assert tree.members() == []
+        assert (await tree.stop()).leftovers == ()
+        assert other.poll() is None
+        other.kill()
 
 
 async def test_a_log_is_cut_short_while_it_is_written_and_its_end_is_kept(tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ from equipoise_service.requests import CompareRequest
 from equipoise_service.resolve import resolve
 from equipoise_service.service import running as serving
 from equipoise_service.settings import Settings
-from equipoise_service.store import Database, NewComparison, Store
+from equipoise_service.store import Comparisons, Database, NewComparison, Store
+from equipoise_service.webhooks import Sender
 from tests.integration.service.conftest import LATENCY_ONLY, Start
 from tests.integration.service.fake import Call, FakeLauncher
 
@@ -278,6 +279,27 @@ async def test_a_verdict_that_the_stored_records_do_not_give_is_none(
         view = await running.ended(await running.submit())
         assert (view["status"], view["verdict"]) == ("failed", None)
         assert "give another verdict" in view["error"]["reason"]
+
+
+async def test_a_worker_that_broke_is_told_and_leaves_nobody_behind(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed = asyncio.Event()
+
+    async def flush(_: Sender) -> None:
+        flushed.set()
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("a defect of the worker")
+
+    monkeypatch.setattr(Sender, "flush", flush)
+    async with start() as running:
+        monkeypatch.setattr(Comparisons, "claim", broken)
+        await running.submit()
+        while (await running.client.get("/readyz")).json()["ready"]:
+            await asyncio.sleep(0.01)
+    assert flushed.is_set()
+    assert "webhooks" not in {task.get_name() for task in asyncio.all_tasks()}
 
 
 async def test_a_database_that_cannot_be_read_is_not_ready(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:

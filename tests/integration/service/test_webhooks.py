@@ -20,7 +20,7 @@ from equipoise_service.bell import Bell
 from equipoise_service.cli import main
 from equipoise_service.errors import RequestInvalid
 from equipoise_service.settings import Settings
-from equipoise_service.store import Delivery, NewComparison, Store, Webhooks
+from equipoise_service.store import Delivery, NewComparison, Store, Webhooks, tables
 from equipoise_service.store.tables import deliveries
 from equipoise_service.webhooks import Sender, new_secret, signed_headers, usable_url
 from equipoise_service.worker import CANCELLED
@@ -260,6 +260,29 @@ async def test_whenever_a_service_ends_its_message_is_told(
     last = owing.webhooks.last_delivery(owing.webhooks.every()[0].id)
     assert last is not None
     assert last.delivered_at is not None
+
+
+async def test_an_endpoint_that_dawdles_is_given_up_in_time(owing: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A header that never ends, a byte at a time: each read by itself is quick enough."""
+    monkeypatch.setattr(webhooks, "TIMEOUT_S", 0.2)
+
+    async def dawdle(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            writer.write(b"HTTP/1.1 200 OK\r\nX: ")
+            while True:
+                writer.write(b"a")
+                await writer.drain()
+                await asyncio.sleep(0.02)
+
+    webhook = owing.webhooks.every()[0]
+    async with await asyncio.start_server(dawdle, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        with owing.database.write() as connection:
+            connection.execute(update(tables.webhooks).values(url=url))
+        await Sender(owing, Bell()).flush()
+    last = owing.webhooks.last_delivery(webhook.id)
+    assert last is not None
+    assert (last.attempts, last.last_error) == (1, "no answer within 0.2 s")
 
 
 async def test_a_message_whose_end_was_noted_is_not_let_go(owing: Store) -> None:
