@@ -98,7 +98,7 @@ async def test_a_cancellation_in_trouble_is_stored_once_it_can_be(start: Start, 
         with locked(settings):
             answer = await running.client.post(f"/comparisons/{comparison_id}/cancel")
             assert answer.status_code == 202
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(300):
                 while running.launchers[0].alive:
                     await asyncio.sleep(0.02)
             assert (await running.view(comparison_id))["status"] == "running"

@@ -133,7 +133,7 @@ def test_all_who_wait_for_work_in_the_background_wait_to_its_end() -> None:
         assert not wait(waiting, timeout=0.05).done
         going.set()
         for one in waiting:
-            one.result(timeout=20)
+            one.result(timeout=300)
     assert background.is_done()
 
 
