@@ -16,6 +16,8 @@ from equipoise_service.machine import Machine
 from equipoise_service.measuring import Tools
 from equipoise_service.requests import CompareRequest
 from equipoise_service.resolve import resolve
+from equipoise_service.server import bind
+from equipoise_service.server import serving as serve
 from equipoise_service.service import running as serving
 from equipoise_service.settings import Settings
 from equipoise_service.store import Comparisons, Database, NewComparison, Store
@@ -341,3 +343,13 @@ async def test_a_worker_that_ends_settles_its_comparison_and_is_missed(settings:
         assert stored.status == "queued"
         assert launchers[0].alive == 0
         assert readyz(service, Response()).checks["worker"] == "the worker has ended; see the log"
+
+
+async def test_a_server_that_broke_is_no_orderly_end(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(_: object) -> None:
+        await asyncio.sleep(0)
+        raise RuntimeError("a defect of the server")
+
+    monkeypatch.setattr("uvicorn.Server.main_loop", broken)
+    with pytest.raises(RuntimeError, match="a defect of the server"):
+        await serve(settings, bind("127.0.0.1", 0), lambda: None)
