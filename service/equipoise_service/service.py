@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from equipoise_evals.model import Plan
 from equipoise_service.bell import Bell
 from equipoise_service.chosen_blocks import with_chosen_blocks
-from equipoise_service.errors import SettingsError
+from equipoise_service.errors import SettingsError, StorageUnavailable
 from equipoise_service.launch_history import with_history
 from equipoise_service.looks import Looks
 from equipoise_service.machine import Machine
@@ -57,6 +57,17 @@ class Service:
     sending: "asyncio.Task[None]"
     metrics: Metrics
     accepting: threading.Lock = field(default_factory=threading.Lock)
+
+    async def cancel(self, comparison_id: str) -> None:
+        """Cancel a comparison; the wish is stored first, so that a service that recovers one at work knows of it.
+
+        Raises:
+            ComparisonNotFound: No comparison has this id.
+            AlreadyFinished: It has ended.
+        """
+        with contextlib.suppress(StorageUnavailable):  # this service cancels it all the same
+            await asyncio.to_thread(self.store.comparisons.request_cancel, comparison_id)
+        self.worker.cancel(comparison_id)
 
 
 @contextlib.asynccontextmanager

@@ -92,7 +92,9 @@ class Worker:
         """
         comparisons, owner = self._store.comparisons, self._rules.lease.owner
         for orphan in comparisons.orphans(owner):
-            if self._rules.resumes and orphan.attempt < self._rules.attempts:
+            if orphan.cancel_requested_at is not None:
+                end, settled = "cancelled", comparisons.cancel_orphan(orphan, owner, CANCELLED)
+            elif self._rules.resumes and orphan.attempt < self._rules.attempts:
                 end, settled = "queued again", comparisons.release_orphan(orphan, owner, RESUMES)
             else:
                 end, settled = "interrupted", comparisons.interrupt_orphan(orphan, owner, INTERRUPTED)

@@ -244,7 +244,7 @@ async def test_a_bad_last_event_id_is_refused(start: Start, sent: str) -> None:
 
 async def test_a_list_may_leave_every_field_empty(start: Start) -> None:
     async with start() as running:
-        await running.submit()
+        await running.ended(await running.submit())
         empty = "/comparisons?limit=&cursor=&model=&verdict=&status=&arms=&machine=&since=&until=&sort="
         assert (await running.client.get(empty)).json() == (await running.client.get("/comparisons")).json()
 

@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import socket
 
 import pytest
+import uvicorn
 from fastapi import Response
 
 from equipoise_evals.judge import canonical_json, judge
@@ -20,7 +22,7 @@ from equipoise_service.server import bind
 from equipoise_service.server import serving as serve
 from equipoise_service.service import running as serving
 from equipoise_service.settings import Settings
-from equipoise_service.store import Comparisons, Database, NewComparison, Store
+from equipoise_service.store import Comparisons, Database, NewComparison, Store, Stored
 from equipoise_service.webhooks import Sender
 from tests.integration.service.conftest import LATENCY_ONLY, Start
 from tests.integration.service.fake import Call, FakeLauncher
@@ -262,12 +264,19 @@ async def test_ending_the_service_waits_for_a_cancellation(start: Start, setting
         comparison_id = await running.submit()
         await slow.reached.wait()
         await running.client.post(f"/comparisons/{comparison_id}/cancel")
+        asked = stored(settings, comparison_id)
+    assert (asked.status, asked.cancel_requested_at is None) == ("running", False)
     assert slow.ended
+    ended = stored(settings, comparison_id)
+    assert (ended.status, ended.cancel_requested_at) == ("cancelled", None)
+
+
+def stored(settings: Settings, comparison_id: str) -> Stored:
     store = Store.open(settings.url_of_database)
-    stored = store.comparisons.get(comparison_id)
+    found = store.comparisons.get(comparison_id)
     store.database.close()
-    assert stored is not None
-    assert stored.status == "cancelled"
+    assert found is not None
+    return found
 
 
 async def test_a_verdict_that_the_stored_records_do_not_give_is_none(
@@ -346,10 +355,16 @@ async def test_a_worker_that_ends_settles_its_comparison_and_is_missed(settings:
 
 
 async def test_a_server_that_broke_is_no_orderly_end(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def broken(_: object) -> None:
-        await asyncio.sleep(0)
+    shutdown = uvicorn.Server.shutdown
+
+    async def ended_by_itself(_: uvicorn.Server) -> None:
+        """As where there is nothing to do any more."""
+
+    async def broken(server: uvicorn.Server, sockets: list[socket.socket] | None = None) -> None:
+        await shutdown(server, sockets)
         raise RuntimeError("a defect of the server")
 
-    monkeypatch.setattr("uvicorn.Server.main_loop", broken)
+    monkeypatch.setattr(uvicorn.Server, "main_loop", ended_by_itself)
+    monkeypatch.setattr(uvicorn.Server, "shutdown", broken)
     with pytest.raises(RuntimeError, match="a defect of the server"):
         await serve(settings, bind("127.0.0.1", 0), lambda: None)

@@ -169,6 +169,18 @@ async def test_a_claim_whose_answer_was_lost_is_made_again(store: Store, monkeyp
     await asyncio.wait({life})
 
 
+@pytest.mark.parametrize("resumes", [True, False])
+async def test_a_cancellation_that_was_accepted_outlives_the_service(store: Store, resumes: bool) -> None:
+    comparison_id = new_id()
+    store.comparisons.add(NewComparison(comparison_id, "m", "{}", "0" * 64, "{}"))
+    assert store.comparisons.claim(Lease("here")) is not None
+    store.comparisons.request_cancel(comparison_id)
+    Worker(store, Holds(), Bell(), Rules(Lease("here"), resumes=resumes)).recover()  # as if it had been killed just now
+    assert stored(store, comparison_id).status is Status.CANCELLED
+    store.comparisons.resume(comparison_id)
+    assert stored(store, comparison_id).cancel_requested_at is None
+
+
 async def test_an_end_that_waits_for_the_database_is_tried_once_more_when_the_service_ends(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
