@@ -8,6 +8,7 @@ import yaml
 from pydantic import Field, StringConstraints, ValidationError, model_validator
 
 from equipoise_evals.model import Frozen
+from equipoise_service.requests import CompareRequest
 
 CheckName = Literal["treatment", "accuracy", "outputs", "latency", "other_batches"]
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
@@ -46,7 +47,7 @@ class Policy(Frozen):
     """What a release needs.
 
     Attributes:
-        margin_latency: Change of the step time that counts, as a ratio; None leaves it to the request or the default.
+        margin_latency: Change of the step time that counts, as a ratio; None is a request's own default.
         margin_accuracy_pp: Loss of accuracy that counts, in percentage points; None likewise.
         required: Checks that decide.
         advisory: Checks that are shown and decide nothing.
@@ -86,6 +87,18 @@ class Policy(Frozen):
                 f"not under `request`: {', '.join(misplaced)} (margins stand at the top, the model is MODEL)"
             )
         return self
+
+    @property
+    def wanted_latency(self) -> float:
+        """The margin of the step time that holds: the policy's, or the one of a request that gives none."""
+        default: float = CompareRequest.model_fields["margin_latency"].default
+        return default if self.margin_latency is None else self.margin_latency
+
+    @property
+    def wanted_accuracy_pp(self) -> float:
+        """The margin of accuracy that holds, likewise."""
+        default: float = CompareRequest.model_fields["margin_accuracy_pp"].default
+        return default if self.margin_accuracy_pp is None else self.margin_accuracy_pp
 
     def request_for(self, model: str) -> dict[str, Any]:
         """The body of ``POST /compare`` that this policy asks for."""
