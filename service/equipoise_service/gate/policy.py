@@ -52,8 +52,8 @@ class Policy(Frozen):
         required: Checks that decide.
         advisory: Checks that are shown and decide nothing.
         accept: Words that pass.
-        undecided: What an undecided required check means: the gate fails with exit code 2, or passes with a warning, but
-            for an undecided ``treatment``, which never passes.
+        undecided: What an undecided required check means: the gate fails with exit code 2, or passes with a warning. An
+            undecided ``treatment`` never passes.
         request: Further fields of ``POST /compare``; the model is the command's.
         waivers: What may pass although it failed.
     """
