@@ -8,6 +8,7 @@ import yaml
 from pydantic import Field, StringConstraints, ValidationError, model_validator
 
 from equipoise_evals.model import Frozen
+from equipoise_service.repeated_keys import repeated_keys
 from equipoise_service.requests import CompareRequest
 
 CheckName = Literal["treatment", "accuracy", "outputs", "latency", "other_batches"]
@@ -116,11 +117,15 @@ def load_policy(path: Path | None) -> Policy:
     if path is None:
         return Policy(version=1)
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        content = yaml.safe_load(text)
+        twice = next(repeated_keys(yaml.compose(text, Loader=yaml.SafeLoader)), None)
     except OSError as unreadable:
         raise PolicyError(f"{path}: {unreadable.strerror}") from unreadable
     except (yaml.YAMLError, UnicodeDecodeError) as broken:
         raise PolicyError(f"{path} is not YAML: {' '.join(str(broken).split())}") from broken
+    if twice is not None:
+        raise PolicyError(f"{path}: {'.'.join(map(str, (*twice[0], twice[1])))}: stands there twice")
     try:
         return Policy.model_validate(content)
     except ValidationError as wrong:

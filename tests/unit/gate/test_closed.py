@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from equipoise_evals.model import ROLES, Plan, TreatmentEvidence, Verdict
+from equipoise_evals.model import ROLES, Block, Plan, TreatmentEvidence, Verdict
 from equipoise_service.gate import Check, GateResult, Policy, decide
 from tests.support import records as make
 from tests.unit.gate.test_decide import TODAY, WORLDS, passes, policy, verdict_of, waiver
@@ -138,6 +138,12 @@ HELD: dict[str, tuple[str, str, Verdict, Policy]] = {
 def test_a_word_holds_where_its_margin_implies_it(name: str) -> None:
     concerned, state, verdict, held_to = HELD[name]
     assert check(decide(verdict, held_to, TODAY, make.plan()), concerned).state == state
+
+
+def test_a_confirmed_shift_of_outputs_fails_whatever_else_holds() -> None:
+    shifted = WORLDS["slower"][0].model_copy(update={"overall": Block(causes=("output_shift",))})
+    result = decide(shifted, policy(), TODAY, make.plan())
+    assert (check(result, "outputs").state, result.decision) == ("fail", "block")
 
 
 def test_one_batch_size_leaves_no_other_to_miss() -> None:

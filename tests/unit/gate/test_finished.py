@@ -50,6 +50,10 @@ def test_what_it_does_not_ask_for_is_refused(request_: dict[str, Any], compariso
     assert said in refused(request_, asked(**comparison))
 
 
+def test_what_it_leaves_open_is_taken_as_it_was() -> None:
+    assert refused({}, asked(seed=9, pairs_max=3, questions=16)) == ""
+
+
 def test_another_model_is_refused() -> None:
     assert refused({}, asked(), model="else/where") == (
         "it is of the model 'owner/name', not of 'else/where': name that model, or leave it out"

@@ -47,9 +47,15 @@ def test_a_policy_becomes_a_request(tmp_path: Path) -> None:
         ("version: 1\nundecided: ignore", "undecided: Input should be 'fail' or 'pass'"),
         ("version: 1\nwaivers: [{check: latency, by: b, reason: r, expires: never}]", "waivers.0.expires"),
         ("version: 1\nwaivers: [{check: latency, by: b, reason: r, expires: 2026-12-31, until: x}]", "waivers.0.until"),
+        ("version: 1\nmargin_latency: 0.005\nmargin_latency: 0.5", "margin_latency: stands there twice"),
+        (
+            "version: 1\naccept: {latency: [faster], latency: [faster, equivalent]}",
+            "accept.latency: stands there twice",
+        ),
         ("", "the file: Input should be a valid dictionary"),
         ("- a", "the file"),
         ("a: [", "is not YAML"),
+        ("? [a]\n: b", "is not YAML"),
     ],
 )
 def test_a_policy_that_says_something_else_is_refused_by_place(tmp_path: Path, text: str, said: str) -> None:
