@@ -228,7 +228,7 @@ async def verify_guards(engines: Engines, pair: int, world: World) -> None:
 
 
 async def treatment_is_live(engines: Engines, plan: Plan, pair: int, world: World) -> bool:
-    """Trace the engines of the first pair; False ends the run before it costs more.
+    """Trace the engines of the first pair; False ends the run before it costs more: equal arms, or unequal in an A/A.
 
     Only once its blocks are measured: a GPU's profiler stays attached to an engine that it has traced. On an H200 the
     steps of such engines were 10 % longer and differed more (`docs/decisions/2026-11-30-order-in-a-pair.md`).
@@ -251,7 +251,7 @@ async def treatment_is_live(engines: Engines, plan: Plan, pair: int, world: Worl
     if evidence is None:
         return len(engines) < len(ROLES)
     if plan.declared_aa:
-        return True
+        return not evidence.arms_differ
     if evidence.contradicted:
         raise EngineFault("B", "treatment", missing_text(evidence))
     return evidence.active

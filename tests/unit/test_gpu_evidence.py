@@ -69,7 +69,7 @@ def timed(effect: float, **changes: object) -> Document:
     plan = made.plan(pairs_max=3, accuracy=None, **changes)
     rng = np.random.default_rng(5)
     blocks = made.blocks(plan, 3, rng, effect=effect, launch_sd=0.0002, base_us=1_300.0)
-    return document_of([*fills(60, 0), *launches(), *blocks], **changes)
+    return document_of([*fills(60, 60 if plan.declared_aa else 0), *launches(), *blocks], **changes)
 
 
 def holding(found: list[Claim]) -> dict[str, bool]:

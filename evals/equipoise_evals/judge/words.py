@@ -51,6 +51,10 @@ _DECIDED: dict[DecidedAccuracy, str] = {
     "non_inferior": "not worse by the margin",
 }
 AA_DECLARED = "Both arms are meant to be equal (declared A/A). "
+FALSE_ALARM = (
+    "Ship nothing by this: between equal arms a faster one is chance, or something else that differs between them. Run "
+    "it again, and look for what differs if it stays."
+)
 _CAUSES: dict[Cause, str] = {
     "regression": "it answers fewer questions rightly",
     "slower": "it {verb} slower than the margin allows",
@@ -68,6 +72,7 @@ _MENDS: dict[InvalidReason, str] = {
     "prompt_differs": "Give both arms the same model with the same tokenizer and chat template, and run again.",
     "evidence_missing": "Check that each engine runs the build and the flags that were meant, or declare what does "
     "change, and run again.",
+    "arms_differ": "Give both arms the same build and flags, or compare them without declaring an A/A, and run again.",
     "no_measurement": "Look into the engines' logs for what kept the steps from being measured, and run again.",
 }
 
@@ -112,7 +117,9 @@ def words(
     return Words(
         headline=f"{AA_DECLARED if declared_aa else ''}{_headline(overall, parts, same)}",
         how_sure=_how_sure(overall, latency, accuracy),
-        what_to_do=_what_to_do(overall, latency, accuracy),
+        what_to_do=FALSE_ALARM
+        if declared_aa and isinstance(overall, Ship)
+        else _what_to_do(overall, latency, accuracy),
     )
 
 

@@ -413,6 +413,11 @@ class TreatmentEvidence(Frozen):
         """Whether something differs, and not what was declared."""
         return not self.active and bool(self.claims) and (bool(self.differing) or any(c.shown for c in self.claims))
 
+    @property
+    def arms_differ(self) -> bool:
+        """Whether anything differs, declared or not."""
+        return self.active or self.contradicted
+
 
 class Ship(Frozen):
     """Accuracy holds and the candidate is faster."""
@@ -451,7 +456,7 @@ class TreatmentInactive(Frozen):
 
 InvalidReason = Literal[
     "missing_answers", "clock_gap", "disturbed", "attestation", "no_measurement",
-    "device_differs", "sampling_differs", "cache_differs", "prompt_differs", "evidence_missing",
+    "device_differs", "sampling_differs", "cache_differs", "prompt_differs", "evidence_missing", "arms_differ",
 ]  # fmt: skip
 
 

@@ -195,6 +195,8 @@ def _ended(view: dict[str, Any], as_json: bool) -> int:
 def error_text(view: dict[str, Any]) -> str:
     """Why there is no verdict: arm, stage, reason and the end of the engine's log."""
     error = view["error"]
+    if error is None:
+        return f"comparison {view['id']} is {view['status']} and has no verdict yet: wait for its end"
     arm = f"arm {error['arm']}, " if error["arm"] else ""
     tail = f"\n--- the engine's log ends with ---\n{error['log_tail']}" if error["log_tail"] else ""
     return f"comparison {view['id']} is {view['status']}: {arm}stage {error['stage']}: {error['reason']}{tail}"
