@@ -25,14 +25,12 @@ class Outputs:
         cross_equal: Whether every A-B comparison is all equal.
         control_equal: Whether every A-A comparison is; None without one.
         shift_p: p of the 4-run test; None without two passes per arm.
-        permutation_p: p with the launch as the unit; None below five passes per arm.
     """
 
     matches: dict[str, float]
     cross_equal: bool
     control_equal: bool | None
     shift_p: float | None
-    permutation_p: float | None
 
 
 def compare_outputs(baseline: Sequence[GradedPass], candidate: Sequence[GradedPass], seed: int) -> Outputs:
@@ -47,7 +45,6 @@ def compare_outputs(baseline: Sequence[GradedPass], candidate: Sequence[GradedPa
         cross_equal=all(shares.get(name) == 1.0 for name in cross),
         control_equal=all(shares.get(name) == 1.0 for name in control) if control else None,
         shift_p=_shift_p(baseline, candidate, seed),
-        permutation_p=_permutation_p(baseline, candidate),
     )
 
 
@@ -65,7 +62,8 @@ def _shift_p(baseline: Sequence[GradedPass], candidate: Sequence[GradedPass], se
     return output_shift(texts[0], texts[1], texts[2], texts[3], np.random.default_rng(seed)).p_value
 
 
-def _permutation_p(baseline: Sequence[GradedPass], candidate: Sequence[GradedPass]) -> float | None:
+def permutation_p(baseline: Sequence[GradedPass], candidate: Sequence[GradedPass]) -> float | None:
+    """The p of a shift of outputs with the launch as the unit; None below five passes per arm."""
     launches = min(len(baseline), len(candidate), MOST_LAUNCHES)
     if launches < LEAST_LAUNCHES:
         return None

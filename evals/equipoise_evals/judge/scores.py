@@ -67,12 +67,12 @@ class _Levels:
 def compare_scores(
     alpha: float, accuracy: AccuracyPlan, baseline: Sequence[GradedPass], candidate: Sequence[GradedPass]
 ) -> Scores:
-    """Compare the arms over their passes; the first passes have at least one question answered in both."""
+    """Compare the arms over as many passes of each; the first ones have a question answered in both."""
     common = sorted(baseline[0].right.keys() & candidate[0].right.keys())
     both, only_a, only_b = _table(baseline[0], candidate[0], common)
-    passes = min(len(baseline), len(candidate))
+    passes = len(baseline)
     levels = _levels(alpha, accuracy, passes)
-    changes = _changes(baseline[:passes], candidate[:passes])
+    changes = _changes(baseline, candidate)
     differing = sum(sum(change) != 0 for change in changes.values())
     # Questions that all change alike leave the clustered error without any spread to go by: it would claim certainty.
     spread = len({sum(change) for change in changes.values()}) > 1
@@ -107,7 +107,7 @@ def _table(first: GradedPass, second: GradedPass, common: Sequence[int]) -> tupl
 
 
 def _levels(alpha: float, accuracy: AccuracyPlan, passes: int) -> _Levels:
-    """The look's levels; between looks those of a single look, which decide nothing."""
+    """The look's levels; before the first look those of a single one, for reading only."""
     if passes not in accuracy.looks:
         return _Levels(difference=1 - alpha, one_sided=1 - 2 * alpha)
     return _Levels(

@@ -267,12 +267,12 @@ class AccuracyEvidence(Frozen):
         p_value: Mid-p McNemar of the declared pair, or the normal test of the clustered mean.
         sign_flip_p: Exact sign-flip test over several passes where fewer than 30 questions differ; else None.
         differing: Questions whose share of right answers differs between the arms.
-        passes: Finished passes per arm.
+        passes: Passes per arm that were judged: those up to the last look reached, or all before the first.
         matches: Share of identical texts in each comparison of passes: ``A1-B1``, ``A1-A2``, ...
         outputs_equal: Whether every output of every A-B comparison was identical.
         control_equal: Whether every output of the A-A control was identical; None without a second pass.
         output_shift_p: p of the 4-run test on A1, A2, B1, B2; None without two passes per arm.
-        launch_permutation_p: p of the launch-level test; None below five passes per arm.
+        launch_permutation_p: p of the launch-level test over all passes; None below five passes per arm.
         detectable_pp: Smallest difference that this many questions and discordance would show in 80 % of runs.
         notes: What a reader must know, one sentence each.
     """
