@@ -1,6 +1,6 @@
 """The accuracy word, from graded passes: that of the last planned look, whatever came after it.
 
-Questions without an answer in both arms are counted apart.
+Questions without an answer are counted apart.
 """
 
 from collections import Counter
@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from equipoise_evals.judge.grades import GradedPass
 from equipoise_evals.judge.measure import Measured
 from equipoise_evals.judge.outputs import compare_outputs, permutation_p
-from equipoise_evals.judge.scores import compare_scores
+from equipoise_evals.judge.scores import Scores, compare_scores
+from equipoise_evals.judge.validity import missing_in
 from equipoise_evals.model import (
     ROLE_NAMES,
     ROLES,
@@ -38,7 +39,9 @@ PASSES_WITHIN_REACH = 64
 
 
 def judge_accuracy(plan: Plan, accuracy: AccuracyPlan, measured: Measured) -> AccuracyVerdict | None:
-    """The word on accuracy, or None before both arms have a pass with at least one question answered in both.
+    """The word on accuracy, or None before both arms have a pass.
+
+    Fewer questions lack an answer than are asked (``missing_answers``), so all passes have some in common.
 
     Passes after the last look reached change nothing before the next one, since no error is spent on them. Only
     whether a suspected shift of outputs is confirmed rests on all passes: that asks for launches, not for looks.
@@ -47,27 +50,31 @@ def judge_accuracy(plan: Plan, accuracy: AccuracyPlan, measured: Measured) -> Ac
     finished = min(map(len, arms))
     look = max((look for look in accuracy.looks if look <= finished), default=None)
     baseline, candidate = (arm[: look or finished] for arm in arms)
-    if not finished or not baseline[0].right.keys() & candidate[0].right.keys():
+    if not finished:
         return None
-    evidence = _evidence(plan, accuracy, (baseline, candidate), permutation_p(*arms))
-    evidence = evidence.model_copy(update={"notes": (*evidence.notes, *_stress(measured.stress))})
-    return _word(accuracy, evidence) if look else _before_the_first_look(accuracy, evidence)
+    scores = compare_scores(plan.alpha, accuracy, baseline, candidate)
+    evidence = _evidence(plan, accuracy, scores, (baseline, candidate), permutation_p(*arms))
+    verdict = _word(accuracy, evidence) if look else _before_the_first_look(accuracy, evidence)
+    notes = (*evidence.notes, *_stress(measured.stress))
+    return verdict.model_copy(update={"evidence": evidence.model_copy(update={"notes": notes})})
 
 
 def _evidence(
     plan: Plan,
     accuracy: AccuracyPlan,
+    scores: Scores,
     arms: tuple[Sequence[GradedPass], Sequence[GradedPass]],
     permutation: float | None,
 ) -> AccuracyEvidence:
     baseline, candidate = arms
-    scores = compare_scores(plan.alpha, accuracy, baseline, candidate)
+    asked, missing = len(accuracy.questions.ids), len(missing_in([*baseline, *candidate]))
     outputs = compare_outputs(baseline, candidate, seed=plan.seed)
     suspected = outputs.shift_p is not None and outputs.shift_p < OUTPUT_SHIFT_P
     return AccuracyEvidence(
-        asked=baseline[0].asked,
+        asked=asked,
         graded=scores.graded,
-        missing=baseline[0].asked - scores.graded,
+        compared=scores.compared,
+        missing=missing,
         both_correct=scores.both,
         only_baseline=scores.only_baseline,
         only_candidate=scores.only_candidate,
@@ -86,7 +93,7 @@ def _evidence(
         differing=scores.differing,
         passes=len(baseline),
         matches=outputs.matches,
-        outputs_equal=outputs.cross_equal and scores.graded == baseline[0].asked,
+        outputs_equal=outputs.cross_equal and missing == 0,
         control_equal=outputs.control_equal,
         output_shift_p=outputs.shift_p,
         launch_permutation_p=permutation,

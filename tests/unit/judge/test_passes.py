@@ -1,4 +1,4 @@
-"""Which passes the accuracy word rests on: those up to the last planned look."""
+"""Which passes the accuracy word rests on: those up to the last planned look, one of each engine."""
 
 from collections.abc import Sequence
 
@@ -71,6 +71,15 @@ def test_a_suspected_shift_is_confirmed_by_all_launches() -> None:
     assert getattr(verdict.overall, "causes", None) == ("output_shift",)
     assert verdict.accuracy is not None
     assert verdict.accuracy.evidence.passes == 4
+
+
+def test_a_pass_recorded_twice_is_no_control() -> None:
+    """The second one of launch pair 1 repeats no launch, and what a look has judged of it stays."""
+    plan = make.plan(accuracy=make.accuracy_plan(N, passes_max=10))
+    once, twice = word(plan, passes(1, 0)), word(plan, passes(1, 0), passes(1, 5))
+    assert twice == once
+    assert once.evidence.control_equal is None
+    assert set(once.evidence.scores) == {"A1", "B1"}
 
 
 def test_the_passes_that_would_decide_are_those_of_a_look() -> None:
