@@ -55,7 +55,7 @@ def judge_accuracy(plan: Plan, accuracy: AccuracyPlan, measured: Measured) -> Ac
     scores = compare_scores(plan.alpha, accuracy, baseline, candidate)
     evidence = _evidence(plan, accuracy, scores, (baseline, candidate), permutation_p(*arms))
     verdict = _word(accuracy, evidence) if look else _before_the_first_look(accuracy, evidence)
-    notes = (*evidence.notes, *_stress(measured.stress))
+    notes = (*evidence.notes, *_would_not_hold(verdict, scores), *_stress(measured.stress))
     return verdict.model_copy(update={"evidence": evidence.model_copy(update={"notes": notes})})
 
 
@@ -121,6 +121,21 @@ def _suspicion(suspected: bool, permutation_p: float | None) -> tuple[str, ...]:
         else (f"launch by launch its p is {permutation_p:.3f}")
     )
     return (f"The arms' outputs differ more than an arm's outputs differ from themselves: suspected, {confirmed}.",)
+
+
+def _would_not_hold(verdict: AccuracyVerdict, scores: Scores) -> tuple[str, ...]:
+    """That a word rests on what the missing answers would have been, where it does."""
+    low, lower = scores.worst_low_pp, scores.worst_lower_pp
+    if isinstance(verdict, Improved) and low is not None and low <= 0:
+        word, limit = "The improvement", f"the interval would then begin at {low:+.2f} pp"
+    elif isinstance(verdict, NonInferior) and lower is not None and lower <= -verdict.evidence.margin_pp:
+        word, limit = "That accuracy is not worse by the margin", f"the lower limit would then be {lower:+.2f} pp"
+    else:
+        return ()
+    return (
+        f"{word} would not hold if all missing answers had been right in the baseline and wrong in the candidate: "
+        f"{limit}.",
+    )
 
 
 def _stress(stressed: Sequence[StressRecord]) -> tuple[str, ...]:

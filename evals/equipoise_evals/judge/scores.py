@@ -6,7 +6,7 @@ questions differ between the arms; then the clustered interval over all passes.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, variance
 from typing import Literal
 
@@ -26,7 +26,11 @@ POWER = 0.8
 
 @dataclass(frozen=True)
 class Scores:
-    """The comparison; the attributes are those of ``AccuracyEvidence``."""
+    """The comparison; the attributes are those of ``AccuracyEvidence``.
+
+    ``worst_low_pp`` and ``worst_lower_pp`` are the lower end of the interval and the one-sided limit if each missing
+    answer were as bad for the candidate as it can be; None where none is missing.
+    """
 
     graded: int
     compared: int | None
@@ -44,6 +48,8 @@ class Scores:
     sign_flip_p: float | None
     differing: int
     detectable_pp: float | None
+    worst_low_pp: float | None
+    worst_lower_pp: float | None
 
 
 @dataclass(frozen=True)
@@ -77,6 +83,7 @@ def compare_scores(
     changes = _changes(baseline, candidate)
     differing = sum(change != 0 for change in changes)
     effect = _effect(changes, (only_a, only_b, len(common)), passes, levels)
+    worst = _worst(baseline, candidate, levels)
     return Scores(
         graded=len(common),
         compared=len(changes) if effect.method == "clustered" else None,
@@ -94,6 +101,8 @@ def compare_scores(
         sign_flip_p=sign_flip_exact(changes).p_two if passes > 1 and differing < CLUSTERED_FROM else None,
         differing=differing,
         detectable_pp=_detectable_pp(alpha, len(common), only_a + only_b),
+        worst_low_pp=100 * worst.low if worst else None,
+        worst_lower_pp=100 * worst.lower if worst else None,
     )
 
 
@@ -104,6 +113,19 @@ def _effect(changes: Sequence[float], table: tuple[int, int, int], passes: int, 
     spread = len(set(changes)) > 1
     clustered = passes > 1 and differing >= CLUSTERED_FROM and spread
     return _clustered(changes, levels) if clustered else _tango(*table, levels)
+
+
+def _worst(baseline: Sequence[GradedPass], candidate: Sequence[GradedPass], levels: _Levels) -> _Effect | None:
+    """The effect if the baseline had been right, and the candidate wrong, wherever an answer is missing."""
+    if not any(graded.missing for graded in (*baseline, *candidate)):
+        return None
+    a, b = ([_filled(graded) for graded in arm] for arm in (baseline, candidate))
+    _, only_a, only_b = _table(a[0], b[0], sorted(a[0].right))
+    return _effect(_changes(a, b), (only_a, only_b, len(a[0].right)), len(a), levels)
+
+
+def _filled(graded: GradedPass) -> GradedPass:
+    return replace(graded, right=graded.right | dict.fromkeys(graded.missing, graded.role == "A"))
 
 
 def _table(first: GradedPass, second: GradedPass, common: Sequence[int]) -> tuple[int, int, int]:

@@ -9,6 +9,7 @@ from equipoise_evals.judge import judge
 from equipoise_evals.judge.imported import judge_imported
 from equipoise_evals.model import AccuracyEvidence, Invalid, PassRecord, Record, Role, Verdict
 from equipoise_evals.model.imported import ImportedRun
+from equipoise_evals.stats.paired import tango_interval
 from tests.support import records as make
 
 N = 1319
@@ -63,14 +64,16 @@ def test_answers_with_holes_are_not_identical() -> None:
     assert verdict.accuracy.word != "identical"
     assert (found.asked, found.graded, found.missing) == (200, 198, 2)
     assert not found.outputs_equal
+    assert "+0.00 pp on 198 questions, and 2 of 200 lack an answer" in verdict.headline
 
 
-def test_a_hole_in_the_control_alone_is_one_too() -> None:
+def test_a_hole_in_the_control_alone_is_said_too() -> None:
     whole = [make.one_pass(pair, role, [True] * 200) for pair in (1, 2) for role in ("A", "B")]
     control = whole[2]
     verdict = judged([*whole[:2], without(control, 3), whole[3]], n=200)
     assert verdict.accuracy is not None
     assert verdict.accuracy.word != "identical"
+    assert "on 200 questions, and 1 of 200 lacks an answer" in verdict.headline
 
 
 def test_a_pass_that_is_yet_to_come_lacks_nothing() -> None:
@@ -101,6 +104,7 @@ def test_a_question_counts_by_the_passes_in_which_both_arms_answered_it() -> Non
     assert found.method == "clustered"
     assert (found.compared, found.graded, found.missing) == (N, N - 13, 90)
     assert found.difference_pp == pytest.approx(-100 * 90 / N)
+    assert f"on {N} questions, and 90 of {N} lack an answer" in verdict.headline
 
 
 def test_a_question_counts_once_however_many_answers_it_has() -> None:
@@ -109,6 +113,57 @@ def test_a_question_counts_once_however_many_answers_it_has() -> None:
     found = evidence(judged(pairs(2, wrong, failed=[range(10), range(0)])))
     assert found.method == "clustered"
     assert found.difference_pp == pytest.approx(-100 * 40 / N)
+
+
+def test_a_word_that_the_missing_answers_could_undo_says_so() -> None:
+    """The 13 questions that fail in the candidate may be 13 lost ones: 1 % is as much as the whole margin."""
+    verdict = judged(pairs(2, KNOWN, failed=[range(13)] * 2))
+    assert verdict.accuracy is not None
+    assert verdict.accuracy.word == "non_inferior"
+    low, _ = tango_interval(0, 13, N, confidence=0.9)
+    assert evidence(verdict).notes == (
+        "That accuracy is not worse by the margin would not hold if all missing answers had been right in the baseline "
+        f"and wrong in the candidate: the lower limit would then be {100 * low:.2f} pp.",
+    )
+    assert f"on {N - 13} questions, and 13 of {N} lack an answer" in verdict.headline
+
+
+def test_an_improvement_that_the_missing_answers_could_undo_says_so() -> None:
+    better = [i < RIGHT + 12 for i in range(N)]
+    verdict = judged(pairs(1, better, failed=[range(13)]), passes_max=1)
+    assert verdict.accuracy is not None
+    assert verdict.accuracy.word == "improved"
+    (note,) = evidence(verdict).notes
+    low, _ = tango_interval(12, 13, N, confidence=0.95)
+    assert note.startswith("The improvement would not hold if all missing answers had been right in the baseline")
+    assert note.endswith(f"the interval would then begin at {100 * low:.2f} pp.")
+
+
+@pytest.mark.parametrize(
+    ("candidate", "failed"),
+    [
+        ([i < RIGHT + 60 for i in range(N)], range(3)),
+        (KNOWN, range(2)),
+        ([30 <= i < RIGHT for i in range(N)], range(3)),
+    ],
+    ids=["improved", "non_inferior", "regression"],
+)
+def test_what_missing_answers_cannot_undo_has_no_note(candidate: list[bool], failed: range) -> None:
+    verdict = judged(pairs(1, candidate, failed=[failed]), passes_max=1)
+    assert evidence(verdict).missing == len(failed)
+    assert evidence(verdict).notes == ()
+
+
+def test_what_a_missing_answer_could_be_keeps_to_what_was_answered() -> None:
+    """Where the candidate was right no missing answer of the baseline is a loss; where it was wrong each is one."""
+    records = [
+        make.one_pass(1, "A", KNOWN, failed=range(RIGHT - 6, RIGHT + 6)),
+        make.one_pass(1, "B", KNOWN),
+        *pairs(2, KNOWN, failed=[range(0)] * 2)[2:],
+    ]
+    (note,) = evidence(judged(records, margin_pp=0.5)).notes
+    low, _ = tango_interval(0, 6, N, confidence=0.9)
+    assert note.endswith(f"the lower limit would then be {100 * low:.2f} pp.")
 
 
 @pytest.mark.parametrize("failed", [(), (7,)], ids=["answered", "failed"])
