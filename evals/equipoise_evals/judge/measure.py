@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from equipoise_evals.judge.contrasts import Contrasts, all_contrasts, primary_levels, quads_by_pair
 from equipoise_evals.judge.cost import device_seconds
 from equipoise_evals.judge.goodput import judge_goodput
-from equipoise_evals.judge.grades import GradedPass, graded_passes
+from equipoise_evals.judge.grades import GradedPass, UnaskedQuestionError, graded_passes
 from equipoise_evals.judge.steps import UnusableQuadError
 from equipoise_evals.judge.treatment import judge_evidence, judge_treatment
 from equipoise_evals.judge.two_level import PairLevels
@@ -71,7 +71,10 @@ def measure(records: Records, plan: Plan) -> Measured:
     """Contrasts, grades, treatment, validity and cost of these records, in whichever order pairs were measured."""
     records = records.in_pair_order()
     treatment = judge_treatment(records.of(TreatmentRecord), records.of(LaunchRecord), plan.evidence)
-    invalid = judge_validity(records, plan) or judge_evidence(treatment, declared_aa=plan.declared_aa)
+    passes, unasked = _passes(records, plan)
+    invalid = (
+        judge_validity(records, plan, passes) or unasked or judge_evidence(treatment, declared_aa=plan.declared_aa)
+    )
     contrasts: Contrasts = {}
     levels: list[PairLevels] = []
     goodput: Goodput | None = None
@@ -91,7 +94,7 @@ def measure(records: Records, plan: Plan) -> Measured:
         treatment=treatment,
         contrasts=contrasts,
         levels=tuple(levels),
-        passes=graded_passes(records.of(QuestionsRecord), records.of(PassRecord)),
+        passes=passes,
         stress=records.of(StressRecord),
         blocks=len(blocks),
         disturbed=tuple(sorted({block.disturbed for block in blocks if block.disturbed is not None})),
@@ -101,6 +104,17 @@ def measure(records: Records, plan: Plan) -> Measured:
         cost=_cost(records, plan),
         nodes={launch.pair: launch.node for launch in records.of(LaunchRecord) if launch.node},
     )
+
+
+def _passes(records: Records, plan: Plan) -> tuple[tuple[GradedPass, ...], Invalid | None]:
+    """The graded passes of the accuracy half, or why there are none that belong to this plan."""
+    if plan.accuracy is None:
+        return (), None
+    ids = plan.accuracy.questions.ids
+    try:
+        return graded_passes(ids, records.of(QuestionsRecord), records.of(PassRecord)), None
+    except UnaskedQuestionError as error:
+        return (), Invalid(reason="no_measurement", detail=str(error))
 
 
 def _cost(records: Records, plan: Plan) -> Cost:

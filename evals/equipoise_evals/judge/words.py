@@ -157,7 +157,9 @@ def accuracy_sentence(verdict: AccuracyVerdict | None) -> str:
     if verdict is None:
         return ""
     evidence = verdict.evidence
-    difference = f"{evidence.difference_pp:+.2f} pp on {evidence.graded} questions"
+    difference = f"{evidence.difference_pp:+.2f} pp on {evidence.compared or evidence.graded} questions"
+    if evidence.missing:
+        difference += f", and {evidence.missing} of {evidence.asked} lack{'s' * (evidence.missing == 1)} an answer"
     match verdict:
         case Regression():
             return f"the candidate answers fewer questions rightly ({difference})"
