@@ -21,7 +21,7 @@ NARROW: dict[str, Any] = {
 ONE_PASS = [make.one_pass(1, "A", [True] * 16), make.one_pass(1, "B", [True] * 16, style={3: "so many "})]
 SHIP, SLOW_AT_1 = WORLDS["ship"][0], WORLDS["slower at batch 1"][0]
 WORDED = [make.one_pass(pair, role, [True] * 800, style={pair: "so many "}) for pair in (1, 2) for role in ROLES]
-NOT_INFERIOR = verdict_of(-0.02, answers=WORDED)
+NOT_INFERIOR = verdict_of(-0.02, answers=WORDED, accuracy=make.accuracy_plan(800))
 
 
 def check(result: GateResult, name: str) -> Check:
@@ -128,7 +128,11 @@ HELD: dict[str, tuple[str, str, Verdict, Policy]] = {
     "not inferior, narrower than asked": ("accuracy", "pass", NOT_INFERIOR, policy(margin_accuracy_pp=2.0)),
     "other batches, narrower than asked": ("other_batches", "pass", verdict_of(0.0), policy(margin_latency=0.01)),
     "equal outputs of one pass": (
-        "outputs", "pass", verdict_of(answers=[make.one_pass(1, "A", [True]), make.one_pass(1, "B", [True])]), policy(),
+        "outputs", "pass",
+        verdict_of(
+            answers=[make.one_pass(1, role, [True]) for role in ROLES], accuracy=make.accuracy_plan(1, passes_max=1)
+        ),
+        policy(),
     ),
 }  # fmt: skip
 """Words that hold at the policy's margin though they were found at another."""
