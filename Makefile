@@ -93,7 +93,7 @@ test: setup check ## Set everything up and run the tests; CI adds test-chaos and
 
 .PHONY: chromium
 chromium: ## Install Debian's Chromium where it is missing, as root; otherwise say how to get it
-	@if ! command -v chromium > /dev/null && [ -z "$$EQUIPOISE_CHROMIUM" ]; then \
+	@if ! command -v chromium > /dev/null && [ -z "$$TEST_CHROMIUM" ]; then \
 		if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
 			echo "Chromium is missing; installing Debian's: apt-get install --no-install-recommends chromium fonts-dejavu-core"; \
 			apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core; \

@@ -157,16 +157,15 @@ def of_first_pairs(records: Records, pairs: int) -> Records:
 def open_halves(plan: Plan, verdict: Verdict, pairs: int) -> Plan:
     """The plan without the half that a look has decided, which is measured no further while the other goes on.
 
-    Passes go on beside the blocks where a shift of outputs is suspected: only more launches can confirm it. A run that
-    cannot be judged so far, and goes on nevertheless, measures both.
+    Passes go on beside the blocks where a shift of outputs is suspected: only more launches can confirm it. Blocks go
+    on where they are disturbed so far, since no look has decided by them; that says nothing of the passes.
     """
-    if isinstance(verdict.overall, Invalid):
-        return plan
+    timed = _latency_is_settled(verdict, plan) and not isinstance(verdict.overall, Invalid)
     shift_p = verdict.accuracy.evidence.output_shift_p if verdict.accuracy else None
     suspected = shift_p is not None and shift_p < OUTPUT_SHIFT_P
     return plan.model_copy(
         update={
-            "latency": None if _latency_is_settled(verdict, plan) else plan.latency,
+            "latency": None if timed else plan.latency,
             "accuracy": None if _accuracy_is_settled(verdict, plan, pairs) and not suspected else plan.accuracy,
         }
     )
@@ -228,7 +227,7 @@ async def verify_guards(engines: Engines, pair: int, world: World) -> None:
 
 
 async def treatment_is_live(engines: Engines, plan: Plan, pair: int, world: World) -> bool:
-    """Trace the engines of the first pair; False ends the run before it costs more.
+    """Trace the engines of the first pair; False ends the run before it costs more: equal arms, or unequal in an A/A.
 
     Only once its blocks are measured: a GPU's profiler stays attached to an engine that it has traced. On an H200 the
     steps of such engines were 10 % longer and differed more (`docs/decisions/2026-11-30-order-in-a-pair.md`).
@@ -251,7 +250,7 @@ async def treatment_is_live(engines: Engines, plan: Plan, pair: int, world: Worl
     if evidence is None:
         return len(engines) < len(ROLES)
     if plan.declared_aa:
-        return True
+        return not evidence.arms_differ
     if evidence.contradicted:
         raise EngineFault("B", "treatment", missing_text(evidence))
     return evidence.active
@@ -375,12 +374,10 @@ def is_decided(verdict: Verdict, plan: Plan, pairs: int) -> bool:
 
 
 def _accuracy_is_settled(verdict: Verdict, plan: Plan, pairs: int) -> bool:
-    """Whether a look at the passes has decided, or no more are planned."""
+    """Whether a look at the passes has decided, or no more are planned; before the first no word is reached."""
     if plan.accuracy is None or pairs >= plan.accuracy.passes_max:
         return True
-    if verdict.accuracy is None or isinstance(verdict.accuracy, AccuracyInconclusive):
-        return False
-    return verdict.accuracy.evidence.passes in plan.accuracy.looks
+    return verdict.accuracy is not None and not isinstance(verdict.accuracy, AccuracyInconclusive)
 
 
 def _latency_is_settled(verdict: Verdict, plan: Plan) -> bool:

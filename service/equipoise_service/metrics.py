@@ -4,6 +4,7 @@ What the database knows is counted there when somebody asks, so that it survives
 observed as they end, from their own events, and starts at nothing with the service, as counters do.
 """
 
+import contextlib
 import json
 import platform
 import re
@@ -12,6 +13,7 @@ from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Lock
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import GaugeMetricFamily
@@ -47,6 +49,7 @@ class Metrics:
     def __init__(self, store: Store, data: Path) -> None:
         self._store = store
         self._unseen: deque[str] = deque(maxlen=MOST_UNSEEN)
+        self._observing = Lock()
         self._registry = CollectorRegistry()
         self._registry.register(_Stored(store))
         ProcessCollector(registry=self._registry)
@@ -85,19 +88,24 @@ class Metrics:
 
     def text(self) -> bytes:
         """Everything, as a scrape gets it."""
-        while self._unseen:
-            stored = self._store.comparisons.get(self._unseen.popleft())
-            if stored is not None:
-                self._observe(stored)
+        with self._observing:
+            while self._unseen:
+                comparison_id = self._unseen[0]
+                stored = self._store.comparisons.get(comparison_id)
+                if stored is not None:
+                    self._observe(stored)
+                with contextlib.suppress(ValueError):  # not before: what cannot be read now is read at the next scrape
+                    self._unseen.remove(comparison_id)
         return generate_latest(self._registry)
 
     def _observe(self, stored: Stored) -> None:
-        for stage, seconds in stage_seconds(self._store, stored.id):
+        stages = list(stage_seconds(self._store, stored.id))
+        stops = [StopRecord.model_validate_json(part.payload) for part in self._store.records.parts(stored.id, "stop")]
+        for stage, seconds in stages:
             self._stages.labels(stage).observe(seconds)
         if stored.status is Status.FAILED and stored.error is not None:
             error = stored.error
             self._failures.labels(error.arm or "none", error.stage, reason_word(error)).inc()
-        stops = (StopRecord.model_validate_json(part.payload) for part in self._store.records.parts(stored.id, "stop"))
         unclean = sum(not stop.clean for stop in stops)
         self._leftovers.inc(unclean - self._unclean.get(stored.id, 0))
         if unclean:

@@ -78,4 +78,5 @@ def _told() -> Iterator[None]:
     try:
         yield
     except load.QuestionSetError as fault:
-        raise KINDS[type(fault)](str(fault)) from fault
+        too_few_shots = isinstance(fault, load.TooFewQuestions) and fault.split == "train"
+        raise KINDS[type(fault)](str(fault), "/shots" if too_few_shots else "/questions") from fault

@@ -60,7 +60,8 @@ class CompareRequest(Frozen):
         preset: The pair of arms to start from.
         baseline: Changes to the preset's baseline arm.
         candidate: Changes to the preset's candidate arm.
-        declared_aa: Whether both arms are meant to be the same, so that equal kernels are no finding.
+        declared_aa: Whether both arms are meant to be the same, so that equal kernels are no finding, and others make
+            the run invalid.
         parts: The halves to measure.
         batch_sizes: Requests decoded together, each timed in its own blocks.
         primary_batch: The batch size that decides.

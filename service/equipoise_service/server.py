@@ -89,6 +89,8 @@ async def serving(settings: Settings, listening: Listening, ready: Callable[[], 
         ended = asyncio.ensure_future(stop.wait())
         await asyncio.wait({ended, server}, return_when=asyncio.FIRST_COMPLETED)
         ended.cancel()
+        if server.done():
+            server.result()  # a defect of the server is no orderly end
 
 
 @contextlib.asynccontextmanager

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from equipoise_evals.model import Plan
 from equipoise_service.bell import Bell
 from equipoise_service.chosen_blocks import with_chosen_blocks
-from equipoise_service.errors import SettingsError
+from equipoise_service.errors import SettingsError, StorageUnavailable
 from equipoise_service.launch_history import with_history
 from equipoise_service.looks import Looks
 from equipoise_service.machine import Machine
@@ -58,6 +58,17 @@ class Service:
     metrics: Metrics
     accepting: threading.Lock = field(default_factory=threading.Lock)
 
+    async def cancel(self, comparison_id: str) -> None:
+        """Cancel a comparison; the wish is stored first, so that a service that recovers one at work knows of it.
+
+        Raises:
+            ComparisonNotFound: No comparison has this id.
+            AlreadyFinished: It has ended.
+        """
+        with contextlib.suppress(StorageUnavailable):  # this service cancels it all the same
+            await asyncio.to_thread(self.store.comparisons.request_cancel, comparison_id)
+        self.worker.cancel(comparison_id)
+
 
 @contextlib.asynccontextmanager
 async def running(
@@ -90,9 +101,9 @@ async def running(
             worker.recover()
         working = asyncio.create_task(worker.run() if settings.worker else asyncio.Event().wait(), name="worker")
         metrics = Metrics(store, settings.data)
-        ends = Bell()
-        store.comparisons.on_end(lambda _: ends.ring())
-        sender = Sender(store, ends)
+        rung_at_ends = Bell()
+        store.comparisons.on_end(lambda _: rung_at_ends.ring())
+        sender = Sender(store, rung_at_ends)
 
         def planned(request: CompareRequest) -> Plan:
             plan = resolve(request)
@@ -103,12 +114,11 @@ async def running(
             return with_history(plan, store, machine.sglang, days, machine.gpu())
 
         sending = asyncio.create_task(sender.run(), name="webhooks")
-        try:
+        async with contextlib.AsyncExitStack() as ends:  # each of them, also where one before it broke
+            ends.push_async_callback(sender.flush)
+            ends.push_async_callback(cancelled, sending)
+            ends.push_async_callback(cancelled, working)
             yield Service(settings, store, bell, Looks(store), worker, working, planned, machine, sending, metrics)
-        finally:
-            for task in (working, sending):
-                await cancelled(task)
-            await sender.flush()
     finally:
         cluster.close()
         store.database.close()

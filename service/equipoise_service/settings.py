@@ -86,6 +86,7 @@ class Settings(BaseSettings):
     )
     gsm8k: str | None = Field(
         default=None,
+        min_length=1,  # that a variable was left empty by mistake must show
         description="A folder with `test.jsonl` and `train.jsonl`, or one of the words `shipped` and `hub`; "
         "if not set, `hub` on a CUDA device and `shipped` elsewhere.",
     )

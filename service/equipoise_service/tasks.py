@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -28,6 +28,20 @@ async def to_the_end(work: Awaitable[T]) -> T:
             log.error("failed while this was cancelled", exc_info=failure)
         raise order from failure
     return task.result()
+
+
+async def all_of(works: Iterable[Awaitable[T]]) -> list[T]:
+    """Wait until each has ended, however many of them fail, and return what they gave.
+
+    Raises:
+        Exception: What the first of them failed with, once none is at work any more.
+    """
+    given: list[T] = []
+    for end in await asyncio.gather(*works, return_exceptions=True):
+        if isinstance(end, BaseException):
+            raise end
+        given.append(end)
+    return given
 
 
 async def cancelled(task: "asyncio.Task[object] | asyncio.Task[None]") -> None:

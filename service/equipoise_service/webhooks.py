@@ -23,7 +23,7 @@ from equipoise_service.access.secrets import WEBHOOK_PREFIX, redacted
 from equipoise_service.bell import Bell, heard
 from equipoise_service.errors import FieldError, RequestInvalid, StorageUnavailable
 from equipoise_service.store import Delivery, Store
-from equipoise_service.tasks import to_the_end
+from equipoise_service.tasks import all_of, to_the_end
 
 log = logging.getLogger(__name__)
 
@@ -109,10 +109,7 @@ class Sender:
             async with self._taken() as due:
                 if not due:
                     return
-                # Each to its end, also where the outcome of another cannot be noted.
-                ends = await asyncio.gather(*(self._send(client, delivery) for delivery in due), return_exceptions=True)
-                for broken in filter(None, ends):
-                    raise broken
+                await all_of(self._send(client, delivery) for delivery in due)
 
     @contextlib.asynccontextmanager
     async def _taken(self) -> AsyncIterator[list[Delivery]]:
@@ -133,8 +130,14 @@ class Sender:
         body = delivery.body.encode()
         headers = signed_headers(delivery.secret, delivery.id, self._now(), body)
         try:
-            async with client.stream("POST", delivery.url, content=body, headers=headers) as response:
+            # A limit of the whole: that of the client is one for each read, and headers may come a byte at a time.
+            async with (
+                asyncio.timeout(TIMEOUT_S),
+                client.stream("POST", delivery.url, content=body, headers=headers) as response,
+            ):
                 wrong = None if response.is_success else f"HTTP {response.status_code}"
+        except TimeoutError:
+            wrong = f"no answer within {TIMEOUT_S:g} s"
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as broken:
             wrong = f"{type(broken).__name__}: {broken}"
         if wrong is None:

@@ -9,6 +9,8 @@ import logging
 import traceback
 from typing import NamedTuple, Protocol
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from equipoise_evals.ports import EngineFault
 from equipoise_service.bell import Bell, heard
 from equipoise_service.errors import AlreadyFinished, ComparisonNotFound, EquipoiseError, StorageUnavailable
@@ -90,7 +92,9 @@ class Worker:
         """
         comparisons, owner = self._store.comparisons, self._rules.lease.owner
         for orphan in comparisons.orphans(owner):
-            if self._rules.resumes and orphan.attempt < self._rules.attempts:
+            if orphan.cancel_requested_at is not None:
+                end, settled = "cancelled", comparisons.cancel_orphan(orphan, owner, CANCELLED)
+            elif self._rules.resumes and orphan.attempt < self._rules.attempts:
                 end, settled = "queued again", comparisons.release_orphan(orphan, owner, RESUMES)
             else:
                 end, settled = "interrupted", comparisons.interrupt_orphan(orphan, owner, INTERRUPTED)
@@ -104,13 +108,18 @@ class Worker:
 
     async def run(self) -> None:
         """Work until cancelled; a comparison that is running then is queued again, its engines stopped."""
+        in_doubt = False
         while True:
             ticket = self._bell.ticket()
             try:
+                if in_doubt:
+                    self.recover()
+                    in_doubt = False
                 stored = self._store.comparisons.claim(self._rules.lease)
                 if stored is None:
                     self.recover()  # of owners that share this database and have had no heartbeat
             except StorageUnavailable as unavailable:
+                in_doubt = True  # something may have been taken by a commit whose answer was lost
                 log.warning("nothing can be taken from the queue: %s", unavailable.detail)
                 await asyncio.sleep(RETRY_S)
                 continue
@@ -174,10 +183,8 @@ class Worker:
             try:
                 if await asyncio.to_thread(self._store.comparisons.beat, comparison_id, lease):
                     continue
-            except StorageUnavailable as unavailable:
-                log.warning(
-                    "comparison %s: no heartbeat: %s", comparison_id, unavailable.detail, extra=_about(comparison_id)
-                )
+            except (StorageUnavailable, SQLAlchemyError) as error:  # the next one may come through
+                log.warning("comparison %s: no heartbeat: %s", comparison_id, error, extra=_about(comparison_id))
                 continue
             if task.done():
                 return
@@ -207,7 +214,11 @@ class Worker:
                 )
                 if once:
                     return
-                await asyncio.sleep(RETRY_S)
+                try:
+                    await asyncio.sleep(RETRY_S)
+                except asyncio.CancelledError:
+                    await self._settled(stored, task, once=True)
+                    raise
             except (InvalidTransition, LeaseLost) as settled:  # somebody cancelled it, or took it over
                 log.info("%s", settled, extra=_about(stored.id))
                 return

@@ -48,8 +48,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def chromium_path() -> str | None:
-    """Debian's Chromium, or the one that EQUIPOISE_CHROMIUM names."""
-    return os.environ.get("EQUIPOISE_CHROMIUM") or shutil.which("chromium")
+    """Debian's Chromium, or the one that TEST_CHROMIUM names."""
+    return os.environ.get("TEST_CHROMIUM") or shutil.which("chromium")
 
 
 def chromium_arguments() -> list[str]:
@@ -61,7 +61,7 @@ def chromium_arguments() -> list[str]:
 def chromium() -> Iterator[Browser]:
     path = chromium_path()
     if path is None:
-        missing = "Chromium is missing: `make browser` says how to get Debian's, EQUIPOISE_CHROMIUM names another"
+        missing = "Chromium is missing: `make browser` says how to get Debian's, TEST_CHROMIUM names another"
         if os.environ.get("CI"):
             pytest.fail(missing)
         pytest.skip(missing)

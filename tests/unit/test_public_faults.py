@@ -43,7 +43,7 @@ def passes_with(a: Sequence[bool], b: Sequence[bool], pair: int = 1) -> list[Rec
 
 
 def judged(*parts: Sequence[Record], **changes: Any) -> Verdict:
-    plan = make.plan(accuracy=make.accuracy_plan(N), latency=None, **changes)
+    plan = make.plan(accuracy=make.accuracy_plan(N, passes_max=1), latency=None, **changes)
     return judge(make.together([make.questions(N)], *parts), plan)
 
 

@@ -146,8 +146,9 @@ def _one_pass(
     return GradedPass(
         name=f"{role}{number}",
         role=role,
+        origin=f"launch pair {number}",
         right=dict(enumerate(right)),
         texts={question: "right" if ok else "wrong" for question, ok in enumerate(right)},
         no_answer=0,
-        asked=world.questions,
+        missing=frozenset(),
     )

@@ -1,12 +1,16 @@
-"""The accuracy word, from graded passes. Questions without an answer in both arms are counted apart."""
+"""The accuracy word, from graded passes: that of the last planned look, whatever came after it.
+
+Questions without an answer are counted apart.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
 
 from equipoise_evals.judge.grades import GradedPass
 from equipoise_evals.judge.measure import Measured
-from equipoise_evals.judge.outputs import compare_outputs
-from equipoise_evals.judge.scores import compare_scores
+from equipoise_evals.judge.outputs import compare_outputs, permutation_p
+from equipoise_evals.judge.scores import Scores, compare_scores
+from equipoise_evals.judge.validity import missing_in
 from equipoise_evals.model import (
     ROLE_NAMES,
     ROLES,
@@ -35,25 +39,42 @@ PASSES_WITHIN_REACH = 64
 
 
 def judge_accuracy(plan: Plan, accuracy: AccuracyPlan, measured: Measured) -> AccuracyVerdict | None:
-    """The word on accuracy, or None before both arms have a pass with at least one question answered in both."""
-    baseline, candidate = ([graded for graded in measured.passes if graded.role == role] for role in ROLES)
-    if not baseline or not candidate or not baseline[0].right.keys() & candidate[0].right.keys():
+    """The word on accuracy, or None before both arms have a pass.
+
+    Fewer questions lack an answer than are asked (``missing_answers``), so all passes have some in common.
+
+    Passes after the last look reached change nothing before the next one, since no error is spent on them. Only
+    whether a suspected shift of outputs is confirmed rests on all passes: that asks for launches, not for looks.
+    """
+    arms = [[graded for graded in measured.passes if graded.role == role] for role in ROLES]
+    finished = min(map(len, arms))
+    look = max((look for look in accuracy.looks if look <= finished), default=None)
+    baseline, candidate = (arm[: look or finished] for arm in arms)
+    if not finished:
         return None
-    evidence = _evidence(plan, accuracy, baseline, candidate)
-    notes = (*evidence.notes, *_stress(measured.stress))
-    return _word(accuracy, evidence.model_copy(update={"notes": notes}))
+    scores = compare_scores(plan.alpha, accuracy, baseline, candidate)
+    evidence = _evidence(plan, accuracy, scores, (baseline, candidate), permutation_p(*arms))
+    verdict = _word(accuracy, evidence) if look else _before_the_first_look(accuracy, evidence)
+    notes = (*evidence.notes, *_would_not_hold(verdict, scores), *_stress(measured.stress))
+    return verdict.model_copy(update={"evidence": evidence.model_copy(update={"notes": notes})})
 
 
 def _evidence(
-    plan: Plan, accuracy: AccuracyPlan, baseline: Sequence[GradedPass], candidate: Sequence[GradedPass]
+    plan: Plan,
+    accuracy: AccuracyPlan,
+    scores: Scores,
+    arms: tuple[Sequence[GradedPass], Sequence[GradedPass]],
+    permutation: float | None,
 ) -> AccuracyEvidence:
-    scores = compare_scores(plan.alpha, accuracy, baseline, candidate)
+    baseline, candidate = arms
+    asked, missing = len(accuracy.questions.ids), len(missing_in([*baseline, *candidate]))
     outputs = compare_outputs(baseline, candidate, seed=plan.seed)
     suspected = outputs.shift_p is not None and outputs.shift_p < OUTPUT_SHIFT_P
     return AccuracyEvidence(
-        asked=baseline[0].asked,
+        asked=asked,
         graded=scores.graded,
-        missing=baseline[0].asked - scores.graded,
+        compared=scores.compared,
+        missing=missing,
         both_correct=scores.both,
         only_baseline=scores.only_baseline,
         only_candidate=scores.only_candidate,
@@ -70,14 +91,14 @@ def _evidence(
         p_value=scores.p_value,
         sign_flip_p=scores.sign_flip_p,
         differing=scores.differing,
-        passes=min(len(baseline), len(candidate)),
+        passes=len(baseline),
         matches=outputs.matches,
-        outputs_equal=outputs.cross_equal and scores.graded == baseline[0].asked,
+        outputs_equal=outputs.cross_equal and missing == 0,
         control_equal=outputs.control_equal,
         output_shift_p=outputs.shift_p,
-        launch_permutation_p=outputs.permutation_p,
+        launch_permutation_p=permutation,
         detectable_pp=scores.detectable_pp,
-        notes=(*_few_questions(accuracy, scores.graded), *_suspicion(suspected, outputs.permutation_p)),
+        notes=(*_few_questions(accuracy, scores.graded), *_suspicion(suspected, permutation)),
     )
 
 
@@ -100,6 +121,21 @@ def _suspicion(suspected: bool, permutation_p: float | None) -> tuple[str, ...]:
         else (f"launch by launch its p is {permutation_p:.3f}")
     )
     return (f"The arms' outputs differ more than an arm's outputs differ from themselves: suspected, {confirmed}.",)
+
+
+def _would_not_hold(verdict: AccuracyVerdict, scores: Scores) -> tuple[str, ...]:
+    """That a word rests on what the missing answers would have been, where it does."""
+    low, lower = scores.worst_low_pp, scores.worst_lower_pp
+    if isinstance(verdict, Improved) and low is not None and low <= 0:
+        word, limit = "The improvement", f"the interval would then begin at {low:+.2f} pp"
+    elif isinstance(verdict, NonInferior) and lower is not None and lower <= -verdict.evidence.margin_pp:
+        word, limit = "That accuracy is not worse by the margin", f"the lower limit would then be {lower:+.2f} pp"
+    else:
+        return ()
+    return (
+        f"{word} would not hold if all missing answers had been right in the baseline and wrong in the candidate: "
+        f"{limit}.",
+    )
 
 
 def _stress(stressed: Sequence[StressRecord]) -> tuple[str, ...]:
@@ -127,6 +163,16 @@ def output_shift_confirmed(evidence: AccuracyEvidence, alpha: float) -> bool:
     return shift is not None and shift < OUTPUT_SHIFT_P and permutation is not None and permutation < alpha
 
 
+def _before_the_first_look(accuracy: AccuracyPlan, evidence: AccuracyEvidence) -> AccuracyInconclusive:
+    passes, decided = _passes_needed(accuracy, evidence)
+    return AccuracyInconclusive(
+        why=f"no look has been reached: the first comes after {accuracy.looks[0]} passes per arm",
+        passes_needed=passes,
+        decides_as=decided,
+        evidence=evidence,
+    )
+
+
 def _word(accuracy: AccuracyPlan, evidence: AccuracyEvidence) -> AccuracyVerdict:
     if evidence.interval_pp.high < 0:
         return Regression(evidence=evidence)
@@ -147,7 +193,7 @@ def _word(accuracy: AccuracyPlan, evidence: AccuracyEvidence) -> AccuracyVerdict
 
 
 def _passes_needed(accuracy: AccuracyPlan, evidence: AccuracyEvidence) -> tuple[int | None, DecidedAccuracy | None]:
-    """Passes that would decide, and as what: the second for the A/A control, else by the discordance seen.
+    """Passes at the look that would decide, and as what: the second for the A/A control, else by the discordance seen.
 
     More passes sharpen each question's own rate, so the gain is at most that of as many more questions; the answer is
     therefore a lower bound, and says so in the words.
@@ -155,6 +201,8 @@ def _passes_needed(accuracy: AccuracyPlan, evidence: AccuracyEvidence) -> tuple[
     if evidence.outputs_equal and evidence.control_equal is None:
         return 2, None
     for passes in range(evidence.passes + 1, PASSES_WITHIN_REACH + 1):
+        if passes < accuracy.passes_max and passes not in accuracy.looks:
+            continue
         b, c, n = (passes * x for x in (evidence.only_candidate, evidence.only_baseline, evidence.graded))
         low, high = tango_interval(b, c, n, confidence=0.95)
         if high < 0:

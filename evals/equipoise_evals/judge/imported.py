@@ -18,12 +18,12 @@ from equipoise_evals.judge.levels import look_levels
 from equipoise_evals.judge.measure import Measured
 from equipoise_evals.judge.overall import judge_overall
 from equipoise_evals.judge.pooled import pooled
+from equipoise_evals.judge.validity import missing_answers
 from equipoise_evals.judge.words import words
 from equipoise_evals.model import (
     ROLE_NAMES,
     ROLES,
     AccuracyPlan,
-    AccuracyVerdict,
     ArmPair,
     ArmSpec,
     Cost,
@@ -66,8 +66,10 @@ def judge_imported(
     runs: dict[Role, Sequence[ImportedRun]] = {"A": baseline, "B": candidate}
     require_comparable(runs)
     plan = _plan(runs, margin_latency, margin_accuracy_pp)
-    invalid = _missing(runs, plan)
-    accuracy = _accuracy(runs, plan) if invalid is None else None
+    passes = _passes(runs, plan.accuracy) if plan.accuracy else ()
+    invalid = _failed(runs, plan) or (missing_answers(plan.accuracy, passes) if plan.accuracy else None)
+    measured = Measured(invalid, None, passes=passes)
+    accuracy = judge_accuracy(plan, plan.accuracy, measured) if plan.accuracy and invalid is None else None
     latency = _latency(runs, plan) if invalid is None else None
     overall = judge_overall(plan, invalid, None, accuracy=accuracy, latency=latency)
     said = words(overall, latency, accuracy)
@@ -126,7 +128,7 @@ def _plan(runs: dict[Role, Sequence[ImportedRun]], margin_latency: float, margin
     first, count = runs["A"][0], len(runs["A"])
     batch = first.concurrency or 1  # a plan has one, also where the tool set no limit
     timed = all(run.tpot_ms is not None for role in ROLES for run in runs[role])
-    ids = tuple(sorted(first.right))
+    ids = tuple(sorted({question for role in ROLES for run in runs[role] for question in run.right}))
     latency = LatencyPlan(
         batch_sizes=(batch,), primary_batch=batch, quads_per_pair=1, prompt_tokens=1, steps_per_block=8, warmup_steps=1,
         margin=margin_latency,
@@ -159,7 +161,7 @@ def _plan(runs: dict[Role, Sequence[ImportedRun]], margin_latency: float, margin
     )
 
 
-def _missing(runs: dict[Role, Sequence[ImportedRun]], plan: Plan) -> Invalid | None:
+def _failed(runs: dict[Role, Sequence[ImportedRun]], plan: Plan) -> Invalid | None:
     limit = plan.accuracy.missing_share_max if plan.accuracy else 0.01
     for role in ROLES:
         for run in runs[role]:
@@ -172,17 +174,22 @@ def _missing(runs: dict[Role, Sequence[ImportedRun]], plan: Plan) -> Invalid | N
     return None
 
 
-def _accuracy(runs: dict[Role, Sequence[ImportedRun]], plan: Plan) -> AccuracyVerdict | None:
-    if plan.accuracy is None:
-        return None
-    passes = tuple(
+def _passes(runs: dict[Role, Sequence[ImportedRun]], accuracy: AccuracyPlan) -> tuple[GradedPass, ...]:
+    """The runs as passes; what one of them graded and another did not is missing there."""
+    asked = frozenset(accuracy.questions.ids)
+    return tuple(
         GradedPass(
-            name=f"{role}{number}", role=role, right=run.right, texts=run.texts, no_answer=None, asked=len(run.right)
+            name=f"{role}{number}",
+            role=role,
+            origin=run.source,
+            right=run.right,
+            texts=run.texts,
+            no_answer=None,
+            missing=asked - run.right.keys(),
         )
         for role in ROLES
         for number, run in enumerate(runs[role], start=1)
     )
-    return judge_accuracy(plan, plan.accuracy, Measured(invalid=None, treatment=None, passes=passes))
 
 
 def _latency(runs: dict[Role, Sequence[ImportedRun]], plan: Plan) -> LatencyVerdict | None:

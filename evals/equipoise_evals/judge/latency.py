@@ -118,7 +118,7 @@ def _evidence(plan: Plan, latency: LatencyPlan, measured: Measured) -> LatencyEv
             *_notes(busy, two_level),
             *LAYOUT_NOTES.get(plan.layout, ()),
             *([node_note(nodes)] if nodes else []),
-            *(note for note in (measured.elsewhere, measured.kinds) if note),
+            *(note for note in (measured.elsewhere, measured.kinds, measured.unturned) if note),
             *([_dropped_note(dropped)] if dropped else []),
             *measured.load.notes,
             *((ATTACHED,) if measured.clock == "client" else ()),
@@ -160,18 +160,22 @@ def _dropped_note(dropped: Sequence[int]) -> str:
 
 
 def _with_holm(contrasts: Iterable[LatencyContrast], margin: float) -> tuple[LatencyContrast, ...]:
-    """Secondary contrasts with p for 'not slower than +m', adjusted within the family of those that have a spread."""
+    """Secondary contrasts with p for 'not slower than +m', adjusted within the family."""
     family = list(contrasts)
-    p_values = {place: p for place, one in enumerate(family) if (p := _p_slower(one, margin)) is not None}
-    adjusted = dict(zip(p_values, holm(list(p_values.values())), strict=True)) if p_values else {}
-    return tuple(c.model_copy(update={"holm_p": adjusted.get(place)}) for place, c in enumerate(family))
+    p_values = [_p_slower(contrast, margin) for contrast in family]
+    if not family or any(p is None for p in p_values):
+        return tuple(family)
+    adjusted = holm([p for p in p_values if p is not None])
+    return tuple(c.model_copy(update={"holm_p": p}) for c, p in zip(family, adjusted, strict=True))
 
 
 def _p_slower(contrast: LatencyContrast, margin: float) -> float | None:
-    """One-sided p of H0: the true ratio is at most 1 + m. None below two pairs, and where all agree exactly."""
-    if not contrast.launch_sd:
+    """One-sided p of H0: the true ratio is at most 1 + m. None below two pairs."""
+    if contrast.launch_sd is None:
         return None
     excess = math.log1p(contrast.effect) - math.log1p(margin)
+    if contrast.launch_sd == 0:
+        return 0.0 if excess > 0 else 1.0
     return float(student_t.sf(excess / (contrast.launch_sd / math.sqrt(contrast.units)), contrast.units - 1))
 
 
@@ -243,12 +247,7 @@ def _needed_before_a_look(plan: Plan, evidence: LatencyEvidence) -> int | None:
 
 
 def _likely_to_decide(plan: Plan, evidence: LatencyEvidence) -> int | None:
-    """Fewest launch pairs, of those after which there could be a look, that are likely to decide.
-
-    None where the pairs agree exactly: as many copies as one likes decide nothing.
-    """
-    if 0 in (evidence.busy.launch_sd, evidence.period.launch_sd):
-        return None
+    """Fewest launch pairs, of those after which there could be a look, that are likely to decide."""
     needed = pairs_needed(evidence, look_levels(plan, evidence.look))
     return None if needed is None else _balanced(plan, needed)
 
@@ -271,9 +270,6 @@ def _why_open(evidence: LatencyEvidence) -> str:
     """The condition that failed: of ``faster`` where busy time is lower, else of ``equivalent``, busy time first."""
     busy, period, m = evidence.busy, evidence.period, evidence.margin
     names = clock_names(evidence)
-    for name, contrast in zip(names, (busy, period), strict=True):
-        if contrast.launch_sd == 0:
-            return f"{name} has the very same ratio each time, as copies have: a spread of 0 bounds nothing"
     if _lies_below_zero(busy):
         if period.interval and period.interval.high < m:
             return f"{names[0]} is lower, but {names[1]} is not ({period.effect:+.2%})"

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from equipoise_evals.judge.contrasts import Contrasts, all_contrasts, primary_levels, quads_by_pair
 from equipoise_evals.judge.cost import device_seconds
 from equipoise_evals.judge.goodput import judge_goodput
-from equipoise_evals.judge.grades import GradedPass, graded_passes
+from equipoise_evals.judge.grades import GradedPass, UnaskedQuestionError, graded_passes
 from equipoise_evals.judge.load import ForeignLoad, foreign_load
-from equipoise_evals.judge.order import judge_order
+from equipoise_evals.judge.order import judge_order, unturned_note
 from equipoise_evals.judge.places import elsewhere, kinds_note
 from equipoise_evals.judge.steps import UnusableQuadError
 from equipoise_evals.judge.treatment import judge_evidence, judge_treatment
@@ -54,6 +54,7 @@ class Measured:
         nodes: Machine of a cluster on which each launch pair ran last, where it was recorded.
         elsewhere: Why the plan's history says nothing of these launches; None where it may be borrowed.
         kinds: What is to be said of launch pairs on several kinds of device; None where there is one.
+        unturned: What is to be said of starts that came in one order where they were to be turned round.
     """
 
     invalid: Invalid | None
@@ -70,14 +71,21 @@ class Measured:
     nodes: Mapping[int, str] = field(default_factory=dict)
     elsewhere: str | None = None
     kinds: str | None = None
+    unturned: str | None = None
 
 
 def measure(records: Records, plan: Plan) -> Measured:
     """Contrasts, grades, treatment, validity and cost of these records, in whichever order pairs were measured."""
     records = records.in_pair_order()
     treatment = judge_treatment(records.of(TreatmentRecord), records.of(LaunchRecord), plan.evidence)
+    passes, unasked = _passes(records, plan)
     unordered = judge_order(records, plan)
-    invalid = judge_validity(records, plan) or judge_evidence(treatment, declared_aa=plan.declared_aa) or unordered
+    invalid = (
+        judge_validity(records, plan, passes)
+        or unasked
+        or judge_evidence(treatment, declared_aa=plan.declared_aa)
+        or unordered
+    )
     contrasts: Contrasts = {}
     levels: list[PairLevels] = []
     goodput: Goodput | None = None
@@ -97,7 +105,7 @@ def measure(records: Records, plan: Plan) -> Measured:
         treatment=treatment,
         contrasts=contrasts,
         levels=tuple(levels),
-        passes=graded_passes(records.of(QuestionsRecord), records.of(PassRecord)),
+        passes=passes,
         stress=records.of(StressRecord),
         load=foreign_load(blocks),
         timed=max((block.pair for block in blocks), default=0),
@@ -107,7 +115,19 @@ def measure(records: Records, plan: Plan) -> Measured:
         nodes={launch.pair: launch.node for launch in records.of(LaunchRecord) if launch.node},
         elsewhere=elsewhere(plan.history.values(), records.of(LaunchRecord)),
         kinds=kinds_note(records.of(LaunchRecord)),
+        unturned=unturned_note(records, plan),
     )
+
+
+def _passes(records: Records, plan: Plan) -> tuple[tuple[GradedPass, ...], Invalid | None]:
+    """The graded passes of the accuracy half, or why there are none that belong to this plan."""
+    if plan.accuracy is None:
+        return (), None
+    ids = plan.accuracy.questions.ids
+    try:
+        return graded_passes(ids, records.of(QuestionsRecord), records.of(PassRecord)), None
+    except UnaskedQuestionError as error:
+        return (), Invalid(reason="no_measurement", detail=str(error))
 
 
 def _cost(records: Records, plan: Plan) -> Cost:

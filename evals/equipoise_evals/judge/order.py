@@ -1,7 +1,7 @@
 """Whether blocks and starts came in the orders that cancel a drift, as the schedule makes them.
 
-The schedule draws which of two orders comes first, so both count; what may not be is an order that none of them is, or
-one that stays where it was to be turned round. Such records show whatever the order adds as if it were the candidate's.
+The schedule draws which of two orders comes first, so both count. Blocks in an order that is none of them are no
+measurement, for a drift would count as the candidate's; starts that stay where they were to be turned round are told.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,15 +28,19 @@ TURNED_AFTER: dict[Layout, int] = {"co_resident": 1, "alternating": 1, "crossove
 
 
 def judge_order(records: Records, plan: Plan) -> Invalid | None:
-    """The first quad, or start of a pair that was timed, in an order that the schedule does not have, or None."""
+    """The first quad in an order that the schedule does not have, or None."""
     if plan.latency is None:
         return None
+    return _misplaced(records.current_blocks(), plan.latency, plan.layout)
+
+
+def unturned_note(records: Records, plan: Plan) -> str | None:
+    """What a reader must know where a pair's engines started in the order in which they were to be turned round."""
     blocks = records.current_blocks()
     first = _first_started(records.of(LaunchRecord))
     if plan.layout == "alternating":
         first |= _first_measured(blocks)
-    timed = {block.pair for block in blocks}
-    return _misplaced(blocks, plan.latency, plan.layout) or _not_turned(first, timed, TURNED_AFTER[plan.layout])
+    return _not_turned(first, {block.pair for block in blocks}, TURNED_AFTER[plan.layout])
 
 
 def _misplaced(blocks: Sequence[BlockRecord], latency: LatencyPlan, layout: Layout) -> Invalid | None:
@@ -72,14 +76,14 @@ def _first_measured(blocks: Iterable[BlockRecord]) -> dict[int, Role]:
     return {block.pair: block.role for block in blocks if block.position == 1}
 
 
-def _not_turned(first: Mapping[int, Role], timed: Iterable[int], after: int) -> Invalid | None:
+def _not_turned(first: Mapping[int, Role], timed: Iterable[int], after: int) -> str | None:
     for pair in sorted(timed):
         before = pair - after
         is_second = (pair - 1) % (2 * after) >= after
         if is_second and pair in first and first[pair] == first.get(before):
-            return _invalid(
-                f"the {ROLE_NAMES[first[pair]]} came first in pair {pair} as in pair {before}, of which one turns the "
-                "other's order round"
+            return (
+                f"The {ROLE_NAMES[first[pair]]} came first in launch pair {pair} as in pair {before}, of which one "
+                "turns the other's order round: what an order adds does not cancel here."
             )
     return None
 

@@ -25,52 +25,46 @@ class Outputs:
         cross_equal: Whether every A-B comparison is all equal.
         control_equal: Whether every A-A comparison is; None without one.
         shift_p: p of the 4-run test; None without two passes per arm.
-        permutation_p: p with the launch as the unit; None below five passes per arm.
     """
 
     matches: dict[str, float]
     cross_equal: bool
     control_equal: bool | None
     shift_p: float | None
-    permutation_p: float | None
 
 
 def compare_outputs(baseline: Sequence[GradedPass], candidate: Sequence[GradedPass], seed: int) -> Outputs:
     """Compare the texts of all passes; ``seed`` fixes the draws of the 4-run test."""
     passes = [*baseline, *candidate]
     matches = {f"{one.name}-{two.name}": _match(one, two) for one, two in combinations(passes, 2)}
-    shares = {name: share for name, share in matches.items() if share is not None}
     cross = [f"{a.name}-{b.name}" for a in baseline for b in candidate]
     control = [f"{a.name}-{b.name}" for a, b in combinations(baseline, 2)]
     return Outputs(
-        matches=shares,
-        cross_equal=all(shares.get(name) == 1.0 for name in cross),
-        control_equal=all(shares.get(name) == 1.0 for name in control) if control else None,
+        matches=matches,
+        cross_equal=all(matches[name] == 1.0 for name in cross),
+        control_equal=all(matches[name] == 1.0 for name in control) if control else None,
         shift_p=_shift_p(baseline, candidate, seed),
-        permutation_p=_permutation_p(baseline, candidate),
     )
 
 
-def _match(one: GradedPass, two: GradedPass) -> float | None:
-    common = one.texts.keys() & two.texts.keys()
-    return len(one.texts.items() & two.texts.items()) / len(common) if common else None
+def _match(one: GradedPass, two: GradedPass) -> float:
+    return len(one.texts.items() & two.texts.items()) / len(one.texts.keys() & two.texts.keys())
 
 
 def _shift_p(baseline: Sequence[GradedPass], candidate: Sequence[GradedPass], seed: int) -> float | None:
     if min(len(baseline), len(candidate)) < 2:
         return None
     texts = _complete([*baseline[:2], *candidate[:2]])
-    if not texts[0]:
-        return None
     return output_shift(texts[0], texts[1], texts[2], texts[3], np.random.default_rng(seed)).p_value
 
 
-def _permutation_p(baseline: Sequence[GradedPass], candidate: Sequence[GradedPass]) -> float | None:
+def permutation_p(baseline: Sequence[GradedPass], candidate: Sequence[GradedPass]) -> float | None:
+    """The p of a shift of outputs with the launch as the unit; None below five passes per arm."""
     launches = min(len(baseline), len(candidate), MOST_LAUNCHES)
     if launches < LEAST_LAUNCHES:
         return None
     texts = _complete([*baseline[:launches], *candidate[:launches]])
-    return launch_permutation(texts[:launches], texts[launches:]).p_value if texts[0] else None
+    return launch_permutation(texts[:launches], texts[launches:]).p_value
 
 
 def _complete(passes: Sequence[GradedPass]) -> list[list[str]]:

@@ -3,6 +3,7 @@
 from typing import get_args
 
 from equipoise_evals.judge.accuracy import output_shift_confirmed
+from equipoise_evals.judge.latency import clock_names
 from equipoise_evals.model import (
     AccuracyInconclusive,
     AccuracyVerdict,
@@ -93,8 +94,10 @@ def _open_questions(
 
 def slower_elsewhere(evidence: LatencyEvidence) -> list[str]:
     """Secondary batch sizes that are slower by more than the margin, after Holm's correction."""
+    names = dict(zip(get_args(EngineMetric), clock_names(evidence), strict=True))
     return [
-        f"at batch {contrast.batch} the {contrast.metric} is slower by more than {evidence.margin:.2%}"
+        f"at batch {contrast.batch} {names.get(contrast.metric, contrast.metric)} is longer by more than "
+        f"{evidence.margin:.2%}"
         for contrast in evidence.secondary
         if contrast.holm_p is not None
         and contrast.interval is not None

@@ -19,30 +19,26 @@ LARGEST_LOG = math.log(100)
 def pooled(
     units: Sequence[Unit], metric: Metric, batch: int | None, levels: LookLevels, history: LaunchHistory | None
 ) -> LatencyContrast:
-    """Pool units of launch pairs into one contrast; intervals are by t, moderated by history where there is one.
-
-    Units that agree to the last digit have no interval: measured ones differ, so that these are copies, or of a clock
-    that did not run, and a spread of 0 would claim certainty.
-    """
+    """Pool units of launch pairs into one contrast; intervals are by t, moderated by history where there is one."""
     pairs = [pair for unit in units for pair in unit]
     logs = [fmean(pair.log_ratio for pair in unit) for unit in units]
-    several, spread = len(logs) > 1, len(set(logs)) > 1
+    several = len(logs) > 1
     difference = _fit(logs, levels.difference, history)
     return LatencyContrast(
         metric=metric,
         batch=batch,
         pairs=len(pairs),
         effect=difference.ratio - 1,
-        interval=_interval(difference) if spread else None,
-        equivalence=_interval(_fit(logs, levels.equivalence, history)) if spread else None,
-        launch_sd=(difference.sd if spread else 0.0) if several else None,
+        interval=_interval(difference) if several else None,
+        equivalence=_interval(_fit(logs, levels.equivalence, history)) if several else None,
+        launch_sd=difference.sd if several else None,
         per_pair=tuple(math.expm1(pair.log_ratio) for pair in pairs),
         baseline_us=geometric_mean([pair.baseline_us for pair in pairs]),
         candidate_us=geometric_mean([pair.candidate_us for pair in pairs]),
         median_effect=math.expm1(fmean(pair.median_log_ratio for pair in pairs)),
-        detectable=_detectable(difference.sd, len(logs), levels.difference) if spread else None,
+        detectable=_detectable(difference.sd, len(logs), levels.difference) if several else None,
         pairs_per_unit=len(units[0]),
-        borrowed=spread and isinstance(difference, ModeratedInterval) and difference.borrowed,
+        borrowed=isinstance(difference, ModeratedInterval) and difference.borrowed,
     )
 
 
@@ -61,5 +57,7 @@ def _interval(fitted: RatioInterval | ModeratedInterval) -> Interval | None:
 
 
 def _detectable(sd: float, units: int, level: float) -> float | None:
+    if sd == 0:
+        return 0.0
     log_ratio = detectable_log_ratio(sd, units, confidence=level, power=POWER)
     return math.expm1(log_ratio) if log_ratio < LARGEST_LOG else None

@@ -6,7 +6,7 @@ questions differ between the arms; then the clustered interval over all passes.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, variance
 from typing import Literal
 
@@ -26,9 +26,14 @@ POWER = 0.8
 
 @dataclass(frozen=True)
 class Scores:
-    """The comparison; the attributes are those of ``AccuracyEvidence``."""
+    """The comparison; the attributes are those of ``AccuracyEvidence``.
+
+    ``worst_low_pp`` and ``worst_lower_pp`` are the lower end of the interval and the one-sided limit if each missing
+    answer were as bad for the candidate as it can be; None where none is missing.
+    """
 
     graded: int
+    compared: int | None
     both: int
     only_baseline: int
     only_candidate: int
@@ -43,12 +48,15 @@ class Scores:
     sign_flip_p: float | None
     differing: int
     detectable_pp: float | None
+    worst_low_pp: float | None
+    worst_lower_pp: float | None
 
 
 @dataclass(frozen=True)
 class _Effect:
     """Candidate minus baseline as a share, with its limits at the look's levels."""
 
+    method: Literal["tango", "clustered"]
     difference: float
     low: float
     high: float
@@ -67,35 +75,57 @@ class _Levels:
 def compare_scores(
     alpha: float, accuracy: AccuracyPlan, baseline: Sequence[GradedPass], candidate: Sequence[GradedPass]
 ) -> Scores:
-    """Compare the arms over their passes; the first passes have at least one question answered in both."""
+    """Compare the arms over as many passes of each, all of which have a question in common."""
     common = sorted(baseline[0].right.keys() & candidate[0].right.keys())
     both, only_a, only_b = _table(baseline[0], candidate[0], common)
-    passes = min(len(baseline), len(candidate))
+    passes = len(baseline)
     levels = _levels(alpha, accuracy, passes)
-    changes = _changes(baseline[:passes], candidate[:passes])
-    differing = sum(sum(change) != 0 for change in changes.values())
-    # Questions that all change alike leave the clustered error without any spread to go by: it would claim certainty.
-    spread = len({sum(change) for change in changes.values()}) > 1
-    clustered = passes > 1 and differing >= CLUSTERED_FROM and spread
-    effect = _clustered(changes, levels) if clustered else _tango(only_a, only_b, len(common), levels)
-    flips = [sum(change) / len(change) for change in changes.values()]
+    changes = _changes(baseline, candidate)
+    differing = sum(change != 0 for change in changes)
+    effect = _effect(changes, (only_a, only_b, len(common)), passes, levels)
+    worst = _worst(baseline, candidate, levels)
     return Scores(
         graded=len(common),
+        compared=len(changes) if effect.method == "clustered" else None,
         both=both,
         only_baseline=only_a,
         only_candidate=only_b,
-        by_pass={graded.name: fmean(graded.right.values()) for graded in (*baseline, *candidate) if graded.right},
+        by_pass={graded.name: fmean(graded.right.values()) for graded in (*baseline, *candidate)},
         sd_pp=_sd_pp(baseline, candidate),
         binomial_sd_pp=_binomial_sd_pp(baseline[0]),
         difference_pp=100 * effect.difference,
         interval_pp=Interval(low=100 * effect.low, high=100 * effect.high, level=levels.difference),
         lower_pp=100 * effect.lower,
-        method="clustered" if clustered else "tango",
+        method=effect.method,
         p_value=effect.p_value,
-        sign_flip_p=sign_flip_exact(flips).p_two if flips and passes > 1 and differing < CLUSTERED_FROM else None,
+        sign_flip_p=sign_flip_exact(changes).p_two if passes > 1 and differing < CLUSTERED_FROM else None,
         differing=differing,
         detectable_pp=_detectable_pp(alpha, len(common), only_a + only_b),
+        worst_low_pp=100 * worst.low if worst else None,
+        worst_lower_pp=100 * worst.lower if worst else None,
     )
+
+
+def _effect(changes: Sequence[float], table: tuple[int, int, int], passes: int, levels: _Levels) -> _Effect:
+    """By the rule fixed beforehand, from the questions' changes or the first passes' table (only A, only B, n)."""
+    differing = sum(change != 0 for change in changes)
+    # Questions that all change alike leave the clustered error without any spread to go by: it would claim certainty.
+    spread = len(set(changes)) > 1
+    clustered = passes > 1 and differing >= CLUSTERED_FROM and spread
+    return _clustered(changes, levels) if clustered else _tango(*table, levels)
+
+
+def _worst(baseline: Sequence[GradedPass], candidate: Sequence[GradedPass], levels: _Levels) -> _Effect | None:
+    """The effect if the baseline had been right, and the candidate wrong, wherever an answer is missing."""
+    if not any(graded.missing for graded in (*baseline, *candidate)):
+        return None
+    a, b = ([_filled(graded) for graded in arm] for arm in (baseline, candidate))
+    _, only_a, only_b = _table(a[0], b[0], sorted(a[0].right))
+    return _effect(_changes(a, b), (only_a, only_b, len(a[0].right)), len(a), levels)
+
+
+def _filled(graded: GradedPass) -> GradedPass:
+    return replace(graded, right=graded.right | dict.fromkeys(graded.missing, graded.role == "A"))
 
 
 def _table(first: GradedPass, second: GradedPass, common: Sequence[int]) -> tuple[int, int, int]:
@@ -107,7 +137,7 @@ def _table(first: GradedPass, second: GradedPass, common: Sequence[int]) -> tupl
 
 
 def _levels(alpha: float, accuracy: AccuracyPlan, passes: int) -> _Levels:
-    """The look's levels; between looks those of a single look, which decide nothing."""
+    """The look's levels; before the first look those of a single one, for reading only."""
     if passes not in accuracy.looks:
         return _Levels(difference=1 - alpha, one_sided=1 - 2 * alpha)
     return _Levels(
@@ -116,31 +146,34 @@ def _levels(alpha: float, accuracy: AccuracyPlan, passes: int) -> _Levels:
     )
 
 
-def _changes(baseline: Sequence[GradedPass], candidate: Sequence[GradedPass]) -> dict[int, list[int]]:
-    """Per question answered in every pass: candidate minus baseline, pass by pass."""
-    complete = set.intersection(*(set(graded.right) for graded in (*baseline, *candidate)))
-    return {
-        q: [int(b.right[q]) - int(a.right[q]) for a, b in zip(baseline, candidate, strict=True)]
-        for q in sorted(complete)
-    }
+def _changes(baseline: Sequence[GradedPass], candidate: Sequence[GradedPass]) -> list[float]:
+    """Per question, in order: candidate minus baseline, its mean over the passes in which both arms answered it.
+
+    A change stays within the launch pair that both answers are of, so what a pair's engines share cancels also where
+    answers are missing; and every question counts once, however many of its answers there are.
+    """
+    changes: dict[int, list[int]] = {}
+    for a, b in zip(baseline, candidate, strict=True):
+        for question in a.right.keys() & b.right.keys():
+            changes.setdefault(question, []).append(int(b.right[question]) - int(a.right[question]))
+    return [fmean(changes[question]) for question in sorted(changes)]
 
 
 def _tango(only_a: int, only_b: int, n: int, levels: _Levels) -> _Effect:
     low, high = tango_interval(only_b, only_a, n, confidence=levels.difference)
     lower, _ = tango_interval(only_b, only_a, n, confidence=levels.one_sided)
-    return _Effect((only_b - only_a) / n, low, high, lower, mcnemar(only_a, only_b).midp)
+    return _Effect("tango", (only_b - only_a) / n, low, high, lower, mcnemar(only_a, only_b).midp)
 
 
-def _clustered(changes: dict[int, list[int]], levels: _Levels) -> _Effect:
-    values = [change for question in changes.values() for change in question]
-    clusters = [question for question, change in changes.items() for _ in change]
-    fitted = clustered_mean(values, clusters)
+def _clustered(changes: Sequence[float], levels: _Levels) -> _Effect:
+    fitted = clustered_mean(changes, range(len(changes)))
     se = fitted.se_corrected
 
     def half(level: float) -> float:
         return float(ndtri((1 + level) / 2)) * se
 
     return _Effect(
+        method="clustered",
         difference=fitted.mean,
         low=fitted.mean - half(levels.difference),
         high=fitted.mean + half(levels.difference),
@@ -151,7 +184,7 @@ def _clustered(changes: dict[int, list[int]], levels: _Levels) -> _Effect:
 
 def _sd_pp(baseline: Sequence[GradedPass], candidate: Sequence[GradedPass]) -> float | None:
     """SD of a pass's score over launches, pooled over the arms, in percentage points."""
-    arms = [[fmean(graded.right.values()) for graded in arm if graded.right] for arm in (baseline, candidate)]
+    arms = [[fmean(graded.right.values()) for graded in arm] for arm in (baseline, candidate)]
     spreads = [(len(arm) - 1, variance(arm)) for arm in arms if len(arm) > 1]
     if not spreads:
         return None

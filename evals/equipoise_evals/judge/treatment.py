@@ -73,21 +73,36 @@ def judge_treatment(
 
 
 def judge_evidence(treatment: TreatmentEvidence | None, *, declared_aa: bool) -> Invalid | None:
-    """The refusal of a run in which something else differs than what was declared."""
-    if treatment is None or declared_aa or not treatment.contradicted:
+    """The refusal of a run in which something else differs than what was declared: in a declared A/A, anything."""
+    if treatment is None:
         return None
-    return Invalid(reason="evidence_missing", detail=missing_text(treatment))
+    if declared_aa:
+        return Invalid(reason="arms_differ", detail=_differing_text(treatment)) if treatment.arms_differ else None
+    return Invalid(reason="evidence_missing", detail=missing_text(treatment)) if treatment.contradicted else None
 
 
 def missing_text(treatment: TreatmentEvidence) -> str:
     """Which declared evidence did not appear, and what was seen instead."""
     missing = "; ".join(f"{claim.declared}: {claim.seen}" for claim in treatment.claims if not claim.shown)
-    baseline, candidate = treatment.baseline_per_step, treatment.candidate_per_step
-    changed = _differing(baseline, candidate)[:NAMES_TOLD]
-    told = ", ".join(f"{name} {baseline.get(name, 0):g} and {candidate.get(name, 0):g}" for name in changed)
+    told = _told(treatment)
     per = f"per {STEPS[treatment.phase]}"
     instead = f"{treatment.differing} names differ {per}, among them {told}" if told else f"no counts {per} differ"
     return f"declared evidence did not appear ({missing}); seen instead: {instead}"
+
+
+def _differing_text(treatment: TreatmentEvidence) -> str:
+    """What differs between arms that were declared equal."""
+    told = _told(treatment)
+    counts = [f"{told} per {STEPS[treatment.phase]}"] if told else []
+    claims = [f"{claim.declared}: {claim.seen}" for claim in treatment.claims if claim.shown]
+    return f"arms that were declared equal ran different code ({'; '.join([*counts, *claims])})"
+
+
+def _told(treatment: TreatmentEvidence) -> str:
+    """The names whose counts differ most, with the baseline's count and the candidate's."""
+    baseline, candidate = treatment.baseline_per_step, treatment.candidate_per_step
+    changed = _differing(baseline, candidate)[:NAMES_TOLD]
+    return ", ".join(f"{name} {baseline.get(name, 0):g} and {candidate.get(name, 0):g}" for name in changed)
 
 
 def _per_step(records: Sequence[TreatmentRecord], *, fills_only: bool) -> PerStep:

@@ -57,6 +57,10 @@ _UNBARS: dict[Bar, str] = {
     "one_sided_load": "run again where nothing else works beside the engines: load beside one arm cannot be told from "
     "the candidate's effect",
 }
+FALSE_ALARM = (
+    "Ship nothing by this: between equal arms a faster one is chance, or something else that differs between them. Run "
+    "it again, and look for what differs if it stays."
+)
 _CAUSES: dict[Cause, str] = {
     "regression": "it answers fewer questions rightly",
     "slower": "it {verb} slower than the margin allows",
@@ -74,8 +78,9 @@ _MENDS: dict[InvalidReason, str] = {
     "prompt_differs": "Give both arms the same model with the same tokenizer and chat template, and run again.",
     "evidence_missing": "Check that each engine runs the build and the flags that were meant, or declare what does "
     "change, and run again.",
-    "order_differs": "Check what wrote these records: Equipoise runs blocks and starts in orders in which a drift "
-    "cancels. Then run again.",
+    "order_differs": "Check what wrote these records: Equipoise runs blocks in orders in which a drift cancels. Then "
+    "run again.",
+    "arms_differ": "Give both arms the same build and flags, or compare them without declaring an A/A, and run again.",
     "no_measurement": "Look into the engines' logs for what kept the steps from being measured, and run again.",
 }
 
@@ -120,7 +125,9 @@ def words(
     return Words(
         headline=f"{AA_DECLARED if declared_aa else ''}{_headline(overall, parts, same)}",
         how_sure=_how_sure(overall, latency, accuracy),
-        what_to_do=_what_to_do(overall, latency, accuracy),
+        what_to_do=FALSE_ALARM
+        if declared_aa and isinstance(overall, Ship)
+        else _what_to_do(overall, latency, accuracy),
     )
 
 
@@ -158,7 +165,9 @@ def accuracy_sentence(verdict: AccuracyVerdict | None) -> str:
     if verdict is None:
         return ""
     evidence = verdict.evidence
-    difference = f"{evidence.difference_pp:+.2f} pp on {evidence.graded} questions"
+    difference = f"{evidence.difference_pp:+.2f} pp on {evidence.compared or evidence.graded} questions"
+    if evidence.missing:
+        difference += f", and {evidence.missing} of {evidence.asked} lack{'s' * (evidence.missing == 1)} an answer"
     match verdict:
         case Regression():
             return f"the candidate answers fewer questions rightly ({difference})"
@@ -287,12 +296,6 @@ def _pairs_to_come(latency: LatencyInconclusive) -> str:
         return "to decide the speed let Equipoise launch both engines; rounds of engines that ran already cannot"
     if latency.evidence.bars:
         return "; ".join(_UNBARS[bar] for bar in latency.evidence.bars)
-    if 0 in (latency.evidence.busy.launch_sd, latency.evidence.period.launch_sd):
-        what = "runs" if latency.evidence.clock == "imported" else "launch pairs"
-        return (
-            f"find out why {what} agree to the last digit (copies, or a clock that did not run), since what was "
-            "measured differs, and measure again"
-        )
     if latency.evidence.clock == "imported":
         return "to decide the speed let Equipoise launch both engines, or import more runs of each arm"
     return _out_of_reach(latency) if latency.pairs_needed is None else _within_reach(latency)

@@ -260,7 +260,9 @@ class AccuracyEvidence(Frozen):
     Attributes:
         asked: Questions asked.
         graded: Questions with an answer in both arms of the pair (A1, B1).
-        missing: Questions without an answer in at least one of them.
+        compared: Questions that the clustered mean rests on, each answered in both arms of at least one launch pair;
+            None, and left out of the JSON, by the other method, which rests on those graded.
+        missing: Questions without an answer in at least one of the passes judged.
         both_correct: Right in both; ``only_baseline``, ``only_candidate`` and ``neither`` likewise.
         no_answer: Answers, baseline and candidate, from which no final answer could be read (they count as not right);
             None where another tool graded, which does not tell.
@@ -275,18 +277,19 @@ class AccuracyEvidence(Frozen):
         p_value: Mid-p McNemar of the declared pair, or the normal test of the clustered mean.
         sign_flip_p: Exact sign-flip test over several passes where fewer than 30 questions differ; else None.
         differing: Questions whose share of right answers differs between the arms.
-        passes: Finished passes per arm.
+        passes: Passes per arm that were judged: those up to the last look reached, or all before the first.
         matches: Share of identical texts in each comparison of passes: ``A1-B1``, ``A1-A2``, ...
-        outputs_equal: Whether every output of every A-B comparison was identical.
+        outputs_equal: Whether every output of every A-B comparison was identical, and no answer is missing.
         control_equal: Whether every output of the A-A control was identical; None without a second pass.
         output_shift_p: p of the 4-run test on A1, A2, B1, B2; None without two passes per arm.
-        launch_permutation_p: p of the launch-level test; None below five passes per arm.
+        launch_permutation_p: p of the launch-level test over all passes; None below five passes per arm.
         detectable_pp: Smallest difference that this many questions and discordance would show in 80 % of runs.
         notes: What a reader must know, one sentence each.
     """
 
     asked: int = Field(ge=1)
     graded: int = Field(ge=0)
+    compared: int | None = Field(default=None, ge=1, exclude_if=lambda compared: compared is None)
     missing: int = Field(ge=0)
     both_correct: int = Field(ge=0)
     only_baseline: int = Field(ge=0)
@@ -421,6 +424,11 @@ class TreatmentEvidence(Frozen):
         """Whether something differs, and not what was declared."""
         return not self.active and bool(self.claims) and (bool(self.differing) or any(c.shown for c in self.claims))
 
+    @property
+    def arms_differ(self) -> bool:
+        """Whether anything differs, declared or not."""
+        return self.active or self.contradicted
+
 
 class Ship(Frozen):
     """Accuracy holds and the candidate is faster."""
@@ -459,7 +467,7 @@ class TreatmentInactive(Frozen):
 
 InvalidReason = Literal[
     "missing_answers", "clock_gap", "disturbed", "attestation", "no_measurement",
-    "device_differs", "sampling_differs", "cache_differs", "prompt_differs", "evidence_missing",
+    "device_differs", "sampling_differs", "cache_differs", "prompt_differs", "evidence_missing", "arms_differ",
     "order_differs",
 ]  # fmt: skip
 

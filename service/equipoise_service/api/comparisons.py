@@ -96,7 +96,7 @@ def read_comparison(stored: TheComparison, service: TheService, request: Request
 @router.post("/comparisons/{comparison_id}/cancel", status_code=202, responses=document(404, 408, 409, 413))
 async def cancel(comparison_id: str, service: TheService) -> ComparisonView:
     """Cancel a comparison. One that runs is ``cancelled`` as soon as its engines are gone; its records are kept."""
-    service.worker.cancel(comparison_id)
+    await service.cancel(comparison_id)
     return _view(service, comparison_of(comparison_id, service))
 
 

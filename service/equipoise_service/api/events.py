@@ -19,6 +19,8 @@ POLL_S = 10.0
 """The bell wakes a stream after every write of this process; this is for writes of another one."""
 SHARED_POLL_S = 2.0
 """The same where comparisons run in services on other machines."""
+LARGEST_SEQ = 2**63 - 1
+"""Beyond it databases have no integers."""
 
 
 @router.get(
@@ -29,7 +31,7 @@ SHARED_POLL_S = 2.0
 async def stream_events(
     stored: TheComparison,
     service: TheService,
-    last_event_id: Annotated[int, Header(ge=0)] = 0,
+    last_event_id: Annotated[int, Header(ge=0, le=LARGEST_SEQ)] = 0,
 ) -> Response:
     """Every event after ``Last-Event-ID``, past and future, until the comparison has ended.
 

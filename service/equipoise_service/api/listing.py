@@ -3,7 +3,7 @@
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, model_validator
 
 from equipoise_evals.model import Frozen
 from equipoise_service.api.views import ComparisonList
@@ -29,11 +29,11 @@ class ListQuery(Frozen):
     until: date | None = Field(default=None, description="Last day, in UTC.")
     sort: Sort = "newest"
 
-    @field_validator("model", "verdict", "status", "arms", "machine", "since", "until", mode="before")
+    @model_validator(mode="before")
     @classmethod
-    def _empty_is_any(cls, value: object) -> object:
+    def _without_empty(cls, query: object) -> object:
         """A form also sends the fields that nobody filled in."""
-        return None if value == "" else value
+        return {name: value for name, value in query.items() if value != ""} if isinstance(query, dict) else query
 
     @property
     def chosen(self) -> ListFilter:

@@ -62,7 +62,7 @@ def one_comparison(request: Request, stored: TheComparison, service: TheService)
 @router.post("/comparisons/{comparison_id}/page/cancel", responses=document(404, 409))
 async def cancel_from_page(comparison_id: str, service: TheService) -> Response:
     """Cancel a comparison and show its page again."""
-    service.worker.cancel(comparison_id)
+    await service.cancel(comparison_id)
     return RedirectResponse(f"/comparisons/{comparison_id}/page", 303)
 
 

@@ -13,12 +13,19 @@ GIVE_UP_S = 120.0
 """A service that restarts is back sooner; one that is gone should not be waited for all night."""
 
 
+UNREADY = {502, 503, 504}
+
+
 class Happened(NamedTuple):
     """One event of a comparison."""
 
     seq: int
     kind: str
     data: str
+
+
+class Unready(Exception):
+    """A service that is just back, or whose database cannot be used now; it soon can."""
 
 
 class ApiClient:
@@ -76,7 +83,7 @@ class ApiClient:
                     seen, lost_s = event.seq, 0.0
                     yield event
                 return
-            except httpx.TransportError as broken:
+            except (httpx.TransportError, Unready) as broken:
                 if lost_s >= GIVE_UP_S:
                     raise CommandError(f"lost the service: {broken}") from broken
                 await asyncio.sleep(RETRY_S)
@@ -88,7 +95,8 @@ class ApiClient:
         async with self._http.stream("GET", path, headers=headers) as response:
             if response.is_error:
                 await response.aread()
-                raise refusal(response)
+                refused = refusal(response)
+                raise Unready(str(refused)) if response.status_code in UNREADY else refused
             fields: dict[str, str] = {}
             async for line in response.aiter_lines():
                 name, _, value = line.partition(":")

@@ -8,9 +8,9 @@ import shlex
 import shutil
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import typer
 from rich.console import Console
@@ -25,6 +25,9 @@ from equipoise_service.folder import holder_of
 from equipoise_service.report.spending import Spending
 from equipoise_service.server import bind, running_server
 from equipoise_service.settings import Settings, shown_token
+from equipoise_service.tasks import to_the_end
+
+T = TypeVar("T")
 
 
 class Reach(NamedTuple):
@@ -43,8 +46,9 @@ async def compare_and_show(body: dict[str, Any], url: str | None, as_json: bool)
 async def resume_and_show(comparison_id: str, url: str | None, as_json: bool) -> int:
     """Resume, watch, show how it ended, and return the exit code."""
     console = Console(stderr=True)
+    _end_by_sigterm()
     async with _service(url, console) as service, ApiClient(*service) as client:
-        after = await client.resume(comparison_id)
+        after = await _answered(client, client.resume(comparison_id), lambda _: comparison_id, console)
         await _watch(client, comparison_id, console, after)
         view = await _ended_view(client, comparison_id, console)
     return _shown(view, url, as_json, console)
@@ -95,11 +99,37 @@ def _command(name: str) -> str:
 
 async def compared(body: dict[str, Any], url: str | None, console: Console) -> dict[str, Any]:
     """Submit a comparison, watch it to its end, and return it as the service shows it."""
+    _end_by_sigterm()
     async with _service(url, console) as service, ApiClient(*service) as client:
-        comparison_id = await client.submit(body)
+        comparison_id = await _answered(client, client.submit(body), str, console)
         console.print(f"comparison {comparison_id}", highlight=False)
         await _watch(client, comparison_id, console)
         return await _ended_view(client, comparison_id, console)
+
+
+async def _answered(client: ApiClient, order: Coroutine[Any, Any, T], id_of: Callable[[T], str], console: Console) -> T:
+    """The answer to an order that queues a comparison; an interruption cancels what was queued meanwhile."""
+
+    async def revoked() -> None:
+        await asyncio.wait({answering})
+        if answering.exception() is None:
+            with contextlib.suppress(CommandError):  # it has ended already
+                await client.cancel(id_of(answering.result()))
+
+    answering = asyncio.create_task(order)
+    try:
+        return await asyncio.shield(answering)
+    except asyncio.CancelledError:
+        console.print("interrupted; waiting for the service's answer, so that nothing is left queued")
+        await to_the_end(revoked())
+        raise
+
+
+def _end_by_sigterm() -> None:
+    """SIGTERM, as a pipeline sends it, ends what is at work as Ctrl-C does."""
+    task = asyncio.current_task()
+    assert task is not None  # noqa: S101 - we are in a coroutine
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
 
 
 async def _ended_view(client: ApiClient, comparison_id: str, console: Console) -> dict[str, Any]:
@@ -138,9 +168,6 @@ async def _service(url: str | None, console: Console) -> AsyncIterator[Reach]:
 
 async def _watch(client: ApiClient, comparison_id: str, console: Console, after: int = 0) -> None:
     """Show events until the comparison has ended; an interruption cancels it and waits for its engines' end."""
-    task = asyncio.current_task()
-    assert task is not None  # noqa: S101 - we are in a coroutine
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     with LiveProgress(console) as progress:
         try:
             async for event in client.events(comparison_id, after):
@@ -168,6 +195,8 @@ def _ended(view: dict[str, Any], as_json: bool) -> int:
 def error_text(view: dict[str, Any]) -> str:
     """Why there is no verdict: arm, stage, reason and the end of the engine's log."""
     error = view["error"]
+    if error is None:
+        return f"comparison {view['id']} is {view['status']} and has no verdict yet: wait for its end"
     arm = f"arm {error['arm']}, " if error["arm"] else ""
     tail = f"\n--- the engine's log ends with ---\n{error['log_tail']}" if error["log_tail"] else ""
     return f"comparison {view['id']} is {view['status']}: {arm}stage {error['stage']}: {error['reason']}{tail}"

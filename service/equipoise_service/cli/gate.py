@@ -9,7 +9,10 @@ from equipoise_service.cli.options import Url
 
 
 def gate(
-    model: Annotated[str, typer.Argument(help="Hub id, folder, or `embedded` (the default).")] = "embedded",
+    model: Annotated[
+        str | None,
+        typer.Argument(help="Hub id, folder, or `embedded` (the default); of a finished comparison its own."),
+    ] = None,
     policy: Annotated[Path | None, typer.Option(help="YAML file; every check is required without one.")] = None,
     comparison: Annotated[
         str | None, typer.Option(metavar="ID", help="Hold this finished comparison against the policy; run nothing.")

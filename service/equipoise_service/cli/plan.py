@@ -10,6 +10,13 @@ if TYPE_CHECKING:
     from equipoise_evals.planning import Aim
 
 ENOUGH = 0.8
+LONGEST_S = 1e6
+
+
+def _seconds(value: float) -> float:
+    if not 0 <= value <= LONGEST_S:  # which no comparison with what is no number holds
+        raise typer.BadParameter(f"needs seconds between 0 and {LONGEST_S:,.0f}, not {value:g}")
+    return value
 
 
 def plan(  # noqa: PLR0913, PLR0917 - one parameter an option
@@ -28,9 +35,11 @@ def plan(  # noqa: PLR0913, PLR0917 - one parameter an option
     questions: Annotated[int, typer.Option(min=1, help="Questions asked.")] = 1_319,
     discordance: Annotated[str, typer.Option(help="Questions that differ between two passes, as 2%.")] = "2%",
     pairs_max: Annotated[int, typer.Option(min=3, max=100, help="Launch pairs at most.")] = 10,
-    start_s: Annotated[float, typer.Option(min=0, help="Seconds of one engine start.")] = 70.0,
-    blocks_s: Annotated[float, typer.Option(min=0, help="Seconds of all blocks of one launch pair.")] = 20.0,
-    pass_s: Annotated[float, typer.Option(min=0, help="Seconds of one pass of one arm.")] = 30.0,
+    start_s: Annotated[float, typer.Option(callback=_seconds, help="Seconds of one engine start.")] = 70.0,
+    blocks_s: Annotated[
+        float, typer.Option(callback=_seconds, help="Seconds of all blocks of one launch pair.")
+    ] = 20.0,
+    pass_s: Annotated[float, typer.Option(callback=_seconds, help="Seconds of one pass of one arm.")] = 30.0,
 ) -> int:
     """Print pairs, passes and device seconds for an aim, and what they rest on. Seconds are one H200's by default."""
     from rich.console import Console

@@ -29,6 +29,7 @@ from equipoise_service.engines.engine import begins_with_one_bos, random_prompts
 from equipoise_service.engines.limits import Limits
 from equipoise_service.engines.readiness import PROBE
 from equipoise_service.engines.streaming import NoTiming, client_steps, token_by_token
+from equipoise_service.tasks import all_of, to_the_end
 
 T = TypeVar("T")
 IDENTITY = ("launch_id", "pid")
@@ -188,8 +189,8 @@ class AttachedLauncher:
             engines: dict[Role, Engine] = {**attached}
             yield engines
         finally:
+            await to_the_end(all_of(client.close() for client in clients.values()))
             for role in order:
-                await clients[role].close()
                 self._recorder.append(StopRecord(pair=pair, role=role, held_s=time.monotonic() - began_s, clean=True))
 
     def _client(self, arm: ArmSpec) -> EngineClient:

@@ -23,6 +23,10 @@ TOLERANCE_BYTES = 256 * 1024 * 1024
 POLL_S = 0.1
 
 
+class DeviceUnreachable(Exception):
+    """The driver cannot say what a device is used for; the message is the driver's."""
+
+
 class DeviceUse(NamedTuple):
     """What a device's memory is used for.
 
@@ -39,7 +43,11 @@ class Device(Protocol):
     """A device whose memory can be asked for."""
 
     def use(self) -> DeviceUse:
-        """What its memory is used for now."""
+        """What its memory is used for now.
+
+        Raises:
+            DeviceUnreachable: Nobody can say.
+        """
         ...
 
 
@@ -73,10 +81,13 @@ class NvmlDevice:
     def use(self) -> DeviceUse:
         """What their memory is used for now."""
         used_bytes, by_pid = 0, Counter[int]()
-        for gpu in self._gpus:
-            used_bytes += int(pynvml.nvmlDeviceGetMemoryInfo(gpu).used)
-            for process in pynvml.nvmlDeviceGetComputeRunningProcesses(gpu):
-                by_pid[process.pid] += int(process.usedGpuMemory or 0)
+        try:
+            for gpu in self._gpus:
+                used_bytes += int(pynvml.nvmlDeviceGetMemoryInfo(gpu).used)
+                for process in pynvml.nvmlDeviceGetComputeRunningProcesses(gpu):
+                    by_pid[process.pid] += int(process.usedGpuMemory or 0)
+        except pynvml.NVMLError as error:
+            raise DeviceUnreachable(str(error)) from error
         return DeviceUse(used_bytes=used_bytes, by_pid=dict(by_pid))
 
 
@@ -115,10 +126,18 @@ def held(before: DeviceUse, now: DeviceUse, engines: Set[int]) -> list[str]:
     return lines
 
 
+def held_now(device: Device, before: DeviceUse, engines: Set[int]) -> list[str]:
+    """What ``held`` says of a device's use now; that nobody can say is a line too."""
+    try:
+        return held(before, device.use(), engines)
+    except DeviceUnreachable as unreachable:
+        return [f"nobody can say what ended engines hold of the device: {unreachable}"]
+
+
 async def until_given_back(device: Device, before: DeviceUse, engines: Set[int], limit_s: float) -> list[str]:
-    """Wait until ended engines have given their memory back; what ``held`` says after ``limit_s`` at the latest."""
+    """Wait until ended engines have given their memory back; what is held after ``limit_s`` at the latest."""
     deadline = time.monotonic() + limit_s
-    while left := held(before, await asyncio.to_thread(device.use), engines):
+    while left := await asyncio.to_thread(held_now, device, before, engines):
         if time.monotonic() >= deadline:
             return left
         await asyncio.sleep(POLL_S)

@@ -42,9 +42,13 @@ class DigestMemo:
         """Replace the file whole; a digest that another process added meanwhile is only computed again."""
         self._file.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=self._file.parent, prefix=".digests-")
-        with os.fdopen(handle, "w") as partial:
-            json.dump({**self._load(), key: value}, partial)
-        Path(name).replace(self._file)
+        try:
+            with os.fdopen(handle, "w") as partial:
+                json.dump({**self._load(), key: value}, partial)
+            Path(name).replace(self._file)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
 
 
 def _sha256(path: Path) -> str:

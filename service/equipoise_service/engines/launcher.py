@@ -5,6 +5,7 @@ experiment's.
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 import uuid
@@ -21,7 +22,7 @@ from equipoise_evals.ports import Engine, EngineFault, Recorder
 from equipoise_service.engines import logs, readiness
 from equipoise_service.engines.ahead import Ahead, following
 from equipoise_service.engines.client import EngineClient
-from equipoise_service.engines.device import Device, DeviceUse, not_ours, until_given_back
+from equipoise_service.engines.device import Device, DeviceUnreachable, DeviceUse, not_ours, until_given_back
 from equipoise_service.engines.engine import Launch, SGLangEngine
 from equipoise_service.engines.environment import (
     EngineEnvironment,
@@ -36,7 +37,7 @@ from equipoise_service.engines.placing import Place, devices_of
 from equipoise_service.engines.ports import PortChooser
 from equipoise_service.engines.process import KILL_WAIT_S, ProcessTree, Stopped
 from equipoise_service.engines.stages import MEMORY_TAKEN
-from equipoise_service.tasks import to_the_end
+from equipoise_service.tasks import all_of, to_the_end
 
 log = logging.getLogger(__name__)
 
@@ -121,7 +122,12 @@ class SGLangLauncher:
     async def _launched(self, plan: Plan, pair: int, order: tuple[Role, ...]) -> AsyncIterator[dict[Role, Engine]]:
         running: list[SGLangEngine] = []
         await self._leftovers.of_an_earlier_service(self._limits.stop_grace_s + KILL_WAIT_S)
-        before = await self._device_use()
+        try:
+            before = await self._device_use()
+        except DeviceUnreachable as unreachable:
+            raise EngineFault(
+                order[0], "start", f"the device cannot be asked what it is used for: {unreachable}"
+            ) from unreachable
         foreign = await asyncio.to_thread(not_ours, set(before.by_pid)) if before else []
         if foreign:
             log.warning("launch pair %d starts beside other processes on the device: %s", pair, foreign)
@@ -261,7 +267,7 @@ class SGLangLauncher:
     async def _stop_all(self, engines: list[SGLangEngine], before: DeviceUse | None) -> None:
         """End these engines, and wait for the memory that the device had given them since ``before``."""
         on_device = await self._on_device(engines)
-        stopped = await asyncio.gather(*(self._stop(engine) for engine in engines))
+        stopped = await all_of(self._stop(engine) for engine in engines)
         memory: list[str] = []
         if self._device is not None and before is not None:
             memory = await until_given_back(self._device, before, on_device, self._limits.memory_s)
@@ -271,7 +277,7 @@ class SGLangLauncher:
             self._record(engine, end, memory)
 
     async def _end_unused(self, engines: Sequence[SGLangEngine]) -> None:
-        stopped = await asyncio.gather(*(self._stop(engine) for engine in engines))
+        stopped = await all_of(self._stop(engine) for engine in engines)
         for engine, end in zip(engines, stopped, strict=True):
             for leftover in end.leftovers:
                 log.error("arm %s, which imported ahead, left behind: %s", engine.role, leftover)
@@ -301,10 +307,11 @@ class SGLangLauncher:
         return None if self._device is None else await asyncio.to_thread(self._device.use)
 
     async def _on_device(self, engines: list[SGLangEngine]) -> set[int]:
-        """Processes that these engines have, or had when they were ready, on the device."""
-        if use := await self._device_use():
-            for engine in engines:
-                engine.launch.device_pids |= {process.pid for process in engine.tree.members()} & set(use.by_pid)
+        """Processes that these engines have, or had when they were ready, on the device, as far as it can be asked."""
+        with contextlib.suppress(DeviceUnreachable):
+            if use := await self._device_use():
+                for engine in engines:
+                    engine.launch.device_pids |= {process.pid for process in engine.tree.members()} & set(use.by_pid)
         return set().union(*(engine.launch.device_pids for engine in engines))
 
     async def _require_nothing_left(self, role: Role) -> None:

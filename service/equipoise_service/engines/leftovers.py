@@ -9,7 +9,8 @@ from typing import NamedTuple
 import psutil
 
 from equipoise_service.engine_processes import engine_processes
-from equipoise_service.engines.device import Device, DeviceUse, held
+from equipoise_service.engines.device import Device, DeviceUse, held_now
+from equipoise_service.engines.process import KILL_WAIT_S, is_alive
 
 POLL_S = 0.2
 
@@ -38,14 +39,19 @@ class Leftovers:
         """Wait, once, for engines whose service has died: their supervisors end them. Kill what is left after that."""
         if self._folder is None:
             return
-        folder, self._folder = self._folder, None
-        deadline = time.monotonic() + grace_s
+        if engines := await self._gone_within(grace_s, self._folder):
+            await asyncio.to_thread(_kill, engines)
+            self.processes(await self._gone_within(KILL_WAIT_S, self._folder))
+        self._folder = None  # not before: whoever comes after one that was cancelled waits on
+
+    async def _gone_within(self, limit_s: float, folder: Path) -> list[psutil.Process]:
+        """The engines that are still there, empty as soon as none is."""
+        deadline = time.monotonic() + limit_s
         while engines := await asyncio.to_thread(engines_below, folder, self._of):
             if time.monotonic() >= deadline:
-                await asyncio.to_thread(_kill, engines)
-                self.processes(engines)
-                return
+                break
             await asyncio.sleep(POLL_S)
+        return engines
 
     def processes(self, processes: Iterable[psutil.Process]) -> None:
         """Remember processes that could not be ended."""
@@ -57,12 +63,16 @@ class Leftovers:
 
     def still_there(self) -> list[str]:
         """One line for each leftover that is still there, with its pid and bytes."""
-        self._processes = [process for process in self._processes if process.is_running()]
-        remaining = [(one, held(one.before, one.device.use(), one.engines)) for one in self._memory]
-        self._memory = [one for one, lines in remaining if lines]
-        return [f"process {process.pid} of an earlier engine still runs" for process in self._processes] + [
-            line for _, lines in remaining for line in lines
-        ]
+        # One by one: others may be remembered meanwhile.
+        for process in [process for process in self._processes if not is_alive(process)]:
+            self._processes.remove(process)
+        lines = [f"process {process.pid} of an earlier engine still runs" for process in self._processes]
+        for memory in [*self._memory]:
+            if still := held_now(memory.device, memory.before, memory.engines):
+                lines += still
+            else:
+                self._memory.remove(memory)
+        return lines
 
 
 def engines_below(folder: Path, of: str = "") -> list[psutil.Process]:

@@ -125,7 +125,9 @@ def remove_secrets(path: Path, secrets: tuple[str, ...]) -> None:
         text = log.read_bytes().decode("latin-1")
         clean = without_secrets(text, tuple(secret.encode().decode("latin-1") for secret in secrets))
         if clean != text:
-            log.write_bytes(clean.encode("latin-1"))
+            with log.open("r+b") as stream:  # over the old text, for which a full disk has room
+                stream.write(clean.encode("latin-1"))
+                stream.truncate()
 
 
 def size(path: Path) -> int:

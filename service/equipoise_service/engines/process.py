@@ -55,6 +55,7 @@ class ProcessTree:
         self.log = log
         self.started_s = time.monotonic()
         self._supervisor = supervisor
+        self._root = _process(supervisor.pid)
         self._grace_s = grace_s
         self._exit: asyncio.Task[int] = asyncio.ensure_future(supervisor.wait())
 
@@ -108,12 +109,21 @@ class ProcessTree:
 
     def members(self) -> list[psutil.Process]:
         """Every living process of this tree, adopted orphans and detached ones included."""
-        found = {
-            pid for pid in psutil.pids() if _in_session(pid, self._supervisor.pid) or _is_marked(pid, self.launch_id)
-        }
-        with contextlib.suppress(psutil.NoSuchProcess):  # the supervisor has ended; the other two marks remain
-            found |= {child.pid for child in psutil.Process(self._supervisor.pid).children(recursive=True)}
-        return [process for process in map(_process, sorted(found)) if process is not None and _alive(process)]
+        session = self._session()
+        found = {pid for pid in psutil.pids() if _in_session(pid, session) or _is_marked(pid, self.launch_id)}
+        if self._root is not None:
+            with contextlib.suppress(psutil.NoSuchProcess):  # the supervisor has ended; the other two marks remain
+                found |= {child.pid for child in self._root.children(recursive=True)}
+        return [process for process in map(_process, sorted(found)) if process is not None and is_alive(process)]
+
+    def _session(self) -> int | None:
+        """The session's number; None once the supervisor's pid is another process's, and so no session of ours.
+
+        No process gets a number that is still that of a session.
+        """
+        pid = self._supervisor.pid
+        supervises = self._root is not None and self._root.is_running()
+        return pid if supervises or not psutil.pid_exists(pid) else None
 
     def log_tail(self) -> str:
         """The last lines of the engine's log, without secrets."""
@@ -140,7 +150,10 @@ class ProcessTree:
                 _kill(process)
             await asyncio.sleep(POLL_S)
             left = self._left(ports)
-        await asyncio.to_thread(logs.remove_secrets, self.log, self._secrets)
+        try:
+            await asyncio.to_thread(logs.remove_secrets, self.log, self._secrets)
+        except OSError as error:
+            left.append(f"secrets that may stand in {self.log}: {error.strerror}")
         return Stopped(held_s=time.monotonic() - self.started_s, leftovers=tuple(left))
 
     def _left(self, ports: Iterable[int]) -> list[str]:
@@ -160,7 +173,7 @@ def describe_exit(status: int) -> str:
     return f"exited with status {status}"
 
 
-def _in_session(pid: int, session: int) -> bool:
+def _in_session(pid: int, session: int | None) -> bool:
     try:
         return os.getsid(pid) == session
     except (ProcessLookupError, PermissionError):
@@ -182,7 +195,8 @@ def _process(pid: int) -> psutil.Process | None:
         return None
 
 
-def _alive(process: psutil.Process) -> bool:
+def is_alive(process: psutil.Process) -> bool:
+    """Whether it runs, and is not only waited for."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

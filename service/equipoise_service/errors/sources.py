@@ -43,8 +43,8 @@ class ModelUnavailable(ModelRefused):
 class QuestionsRefused(Refusal):
     """The question set cannot be asked."""
 
-    def __init__(self, detail: str) -> None:
-        super().__init__(detail, [FieldError("/questions", detail)])
+    def __init__(self, detail: str, pointer: str = "/questions") -> None:
+        super().__init__(detail, [FieldError(pointer, detail)])
 
 
 class MissingFolder(QuestionsRefused):

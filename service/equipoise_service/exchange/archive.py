@@ -1,6 +1,7 @@
 """Exports as files: a manifest with the digest of every other file, in a folder or in one ``.tar.zst``."""
 
 import hashlib
+import os
 import tarfile
 import tempfile
 from collections.abc import Iterator
@@ -61,7 +62,7 @@ def new_export(target: Path) -> Iterator[Path]:
         if target.name.endswith(ENDING):
             packed = Path(work, "packed")
             _pack(root, packed)
-            packed.rename(target)
+            os.link(packed, target)  # which, other than renaming, takes no place that somebody took meanwhile
         else:
             root.rename(target)
 

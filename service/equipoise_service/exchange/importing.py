@@ -114,6 +114,7 @@ def _stored(facts: Facts, texts: RecordTexts, verdict: Verdict | None) -> Stored
         claim=0,  # no worker of this database has ever begun it
         heartbeat_at=None,
         deadline_at=None,
+        cancel_requested_at=None,
     )
 
 

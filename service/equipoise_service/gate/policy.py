@@ -8,6 +8,8 @@ import yaml
 from pydantic import Field, StringConstraints, ValidationError, model_validator
 
 from equipoise_evals.model import Frozen
+from equipoise_service.repeated_keys import repeated_keys
+from equipoise_service.requests import CompareRequest
 
 CheckName = Literal["treatment", "accuracy", "outputs", "latency", "other_batches"]
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
@@ -46,12 +48,13 @@ class Policy(Frozen):
     """What a release needs.
 
     Attributes:
-        margin_latency: Change of the step time that counts, as a ratio; None leaves it to the request or the default.
+        margin_latency: Change of the step time that counts, as a ratio; None is a request's own default.
         margin_accuracy_pp: Loss of accuracy that counts, in percentage points; None likewise.
         required: Checks that decide.
         advisory: Checks that are shown and decide nothing.
         accept: Words that pass.
-        undecided: What an undecided required check means: the gate fails with exit code 2, or passes with a warning.
+        undecided: What an undecided required check means: the gate fails with exit code 2, or passes with a warning. An
+            undecided ``treatment`` never passes.
         request: Further fields of ``POST /compare``; the model is the command's.
         waivers: What may pass although it failed.
     """
@@ -87,6 +90,18 @@ class Policy(Frozen):
             )
         return self
 
+    @property
+    def wanted_latency(self) -> float:
+        """The margin of the step time that holds: the policy's, or the one of a request that gives none."""
+        default: float = CompareRequest.model_fields["margin_latency"].default
+        return default if self.margin_latency is None else self.margin_latency
+
+    @property
+    def wanted_accuracy_pp(self) -> float:
+        """The margin of accuracy that holds, likewise."""
+        default: float = CompareRequest.model_fields["margin_accuracy_pp"].default
+        return default if self.margin_accuracy_pp is None else self.margin_accuracy_pp
+
     def request_for(self, model: str) -> dict[str, Any]:
         """The body of ``POST /compare`` that this policy asks for."""
         margins = {"margin_latency": self.margin_latency, "margin_accuracy_pp": self.margin_accuracy_pp}
@@ -102,11 +117,15 @@ def load_policy(path: Path | None) -> Policy:
     if path is None:
         return Policy(version=1)
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        content = yaml.safe_load(text)
+        twice = next(repeated_keys(yaml.compose(text, Loader=yaml.SafeLoader)), None)
     except OSError as unreadable:
         raise PolicyError(f"{path}: {unreadable.strerror}") from unreadable
     except (yaml.YAMLError, UnicodeDecodeError) as broken:
         raise PolicyError(f"{path} is not YAML: {' '.join(str(broken).split())}") from broken
+    if twice is not None:
+        raise PolicyError(f"{path}: {'.'.join(map(str, (*twice[0], twice[1])))}: stands there twice")
     try:
         return Policy.model_validate(content)
     except ValidationError as wrong:

@@ -45,6 +45,7 @@ class Stored(NamedTuple):
     Attributes:
         attempt: How often a worker has begun it since it was queued or resumed.
         claim: How often one has ever done so.
+        cancel_requested_at: When its cancellation was asked for; its engines are being ended.
     """
 
     id: str
@@ -64,6 +65,7 @@ class Stored(NamedTuple):
     claim: int
     heartbeat_at: datetime | None
     deadline_at: datetime | None
+    cancel_requested_at: datetime | None
 
     @classmethod
     def from_row(cls, row: RowMapping) -> Self:
@@ -218,6 +220,11 @@ class Comparisons:
         error = StoredError(stage="interrupt", reason=reason)
         return self._settle_orphan(orphan, owner, Status.INTERRUPTED, error=error.model_dump_json())
 
+    def cancel_orphan(self, orphan: Stored, owner: str, reason: str) -> bool:
+        """Cancel one of ``orphans``; False if it is none any more, and then nothing was changed."""
+        error = StoredError(stage="cancel", reason=reason)
+        return self._settle_orphan(orphan, owner, Status.CANCELLED, error=error.model_dump_json())
+
     def _settle_orphan(
         self, orphan: Stored, owner: str, wanted: Status, why: str | None = None, **values: str | None
     ) -> bool:
@@ -257,8 +264,11 @@ class Comparisons:
     # With an ``owner`` each of the following raises LeaseLost unless the comparison is that worker's.
 
     def judge(self, comparison_id: str, owner: Holder | None = None) -> None:
-        """Running becomes judging."""
-        self._move(comparison_id, Status.JUDGING, owner)
+        """Running becomes judging; said again, since the answer to a commit was lost, it stays so."""
+        with self._database.write() as connection:
+            require_lease(connection, comparison_id, owner)
+            if owner is None or status_of(connection, comparison_id) is not Status.JUDGING:
+                transition(connection, comparison_id, Status.JUDGING)
 
     def succeed(self, comparison_id: str, verdict: str, word: str, owner: Holder | None = None) -> None:
         """Judging becomes succeeded; ``verdict`` is its canonical JSON and ``word`` its overall word."""
@@ -271,6 +281,12 @@ class Comparisons:
     def fail(self, comparison_id: str, error: StoredError, owner: Holder | None = None) -> None:
         """Running or judging becomes failed."""
         self._move(comparison_id, Status.FAILED, owner, error=error.model_dump_json())
+
+    def request_cancel(self, comparison_id: str) -> None:
+        """Note that one at work is to be cancelled as soon as its engines are gone, by whoever is at work then."""
+        asked = update(comparisons).where(comparisons.c.id == comparison_id, comparisons.c.status.in_(ACTIVE))
+        with self._database.write() as connection:
+            connection.execute(asked.values(cancel_requested_at=datetime.now(UTC)))
 
     def cancel(self, comparison_id: str, reason: str, owner: Holder | None = None) -> None:
         """Queued, running or judging becomes cancelled."""

@@ -38,6 +38,18 @@ class Part(NamedTuple):
     payload: str
 
 
+class Doubt(NamedTuple):
+    """Records that a commit may have written whose answer never came.
+
+    Attributes:
+        first: So many of those to be written, the first ones, all of them written or none.
+        after: The number of the last record that is known to have been written before them.
+    """
+
+    first: int
+    after: int
+
+
 class RecordParts:
     """Reading and appending the records of comparisons."""
 
@@ -48,19 +60,30 @@ class RecordParts:
         """Append one record durably and return its number, from 1."""
         return self.append_all(comparison_id, [record])
 
-    def append_all(self, comparison_id: str, records: Sequence[Record], owner: Holder | None = None) -> int:
+    def append_all(
+        self, comparison_id: str, records: Sequence[Record], owner: Holder | None = None, doubt: Doubt | None = None
+    ) -> int:
         """Append records durably, all or none, and return the last one's number; passes take their answers' place.
+
+        Those in ``doubt`` are left out if they stand already.
 
         Raises:
             LeaseLost: The comparison is no longer ``owner``'s, where one is named.
         """
         with self._database.write() as connection:
             require_lease(connection, comparison_id, owner)
+            if doubt is not None and _stands(connection, comparison_id, records[doubt.first - 1], doubt):
+                records = records[doubt.first :]
             seq = _insert(connection, comparison_id, records)
             for record in records:
                 if isinstance(record, PassRecord):
                     connection.execute(delete(record_parts).where(*_answers_of(comparison_id, record)))
         return seq
+
+    def newest(self, comparison_id: str) -> int:
+        """The number of the newest record, 0 if there is none."""
+        with self._database.read() as connection:
+            return _newest(connection, comparison_id)
 
     def parts(self, comparison_id: str, kind: str | None = None) -> Iterator[Part]:
         """Stored records in order, of one kind or of all, read in batches.
@@ -99,9 +122,23 @@ def _answers_of(comparison_id: str, done: PassRecord) -> tuple[ColumnElement[boo
     )
 
 
-def _insert(connection: Connection, comparison_id: str, records: Sequence[Record]) -> int:
+def _newest(connection: Connection, comparison_id: str) -> int:
     newest = select(func.max(record_parts.c.seq)).where(record_parts.c.comparison_id == comparison_id)
-    before = connection.scalar(newest) or 0
+    return connection.scalar(newest) or 0
+
+
+def _stands(connection: Connection, comparison_id: str, record: Record, doubt: Doubt) -> bool:
+    """Whether the last record in doubt was written after those that are known; no pass can have taken its place."""
+    row = row_of(comparison_id, 0, record.kind, _RECORD.dump_json(record).decode())
+    same = [record_parts.c[name] == row[name] for name in ("comparison_id", "kind", "payload", "payload_zlib")]
+    query = select(record_parts.c.seq).where(record_parts.c.seq > doubt.after, *same)
+    return connection.scalar(query.limit(1)) is not None
+
+
+def _insert(connection: Connection, comparison_id: str, records: Sequence[Record]) -> int:
+    before = _newest(connection, comparison_id)
+    if not records:
+        return before
     rows = [
         row_of(comparison_id, seq, record.kind, _RECORD.dump_json(record).decode())
         for seq, record in enumerate(records, before + 1)
@@ -146,6 +183,8 @@ class StoredRecorder:
         self._patience_s = patience_s
         self._owner = owner
         self._appended = list(parts.load(comparison_id).records)
+        self._known = parts.newest(comparison_id)
+        self._unsure: Sequence[Record] = ()
         self._background = Background("records")
         self._waiting: list[Record] = []
         self._lock = Lock()
@@ -175,12 +214,23 @@ class StoredRecorder:
             return False
         self._late = False
         try:
-            self._parts.append_all(self._comparison_id, [record], self._owner)
+            self._store([record])
         except StorageUnavailable as unavailable:
             log.warning("comparison %s: %s; it is written once it can be", self._comparison_id, unavailable.detail)
             self._late = True
             return False
         return True
+
+    def _store(self, records: Sequence[Record]) -> None:
+        """Write them. What could not be written comes first in the next call, and may have been written after all."""
+        again = [*records[: len(self._unsure)]] == [*self._unsure]
+        doubt = Doubt(len(self._unsure), self._known) if again and self._unsure else None
+        try:
+            self._known = self._parts.append_all(self._comparison_id, records, self._owner, doubt)
+        except StorageUnavailable:
+            self._unsure = records
+            raise
+        self._unsure = ()
 
     def _write_soon(self, record: Record) -> None:
         self._background.is_done()
@@ -197,7 +247,7 @@ class StoredRecorder:
         began_s = time.monotonic()
         while True:
             try:
-                self._parts.append_all(self._comparison_id, records, self._owner)
+                self._store(records)
             except StorageUnavailable:
                 if time.monotonic() - began_s >= self._patience_s:
                     raise

@@ -81,6 +81,7 @@ comparisons = Table(
     Column("lease_until", UtcDateTime),
     Column("heartbeat_at", UtcDateTime),
     Column("deadline_at", UtcDateTime),
+    Column("cancel_requested_at", UtcDateTime),
     Column("submitter", Text, nullable=False, server_default=text("''")),
     # What a list shows, so that it need not read plans and verdicts.
     Column("model_name", Text, nullable=False, server_default=text("''")),

@@ -79,7 +79,7 @@ def transition(
     if wanted in FINAL:
         values["finished_at"] = datetime.now(UTC)
     if wanted not in ACTIVE:
-        values |= {"lease_owner": None, "lease_until": None, "deadline_at": None}
+        values |= {"lease_owner": None, "lease_until": None, "deadline_at": None, "cancel_requested_at": None}
     if "error" in values:
         error = values["error"]
         reason = None if error is None else StoredError.model_validate_json(str(error)).reason

@@ -233,12 +233,20 @@ async def test_a_defect_is_a_500_that_tells_nothing(start: Start, monkeypatch: p
         assert "ZeroDivisionError" not in page.text
 
 
-async def test_a_bad_last_event_id_is_refused(start: Start) -> None:
+@pytest.mark.parametrize("sent", ["x", "-1", "1.5", str(2**63)])
+async def test_a_bad_last_event_id_is_refused(start: Start, sent: str) -> None:
     async with start() as running:
         comparison_id = await running.submit()
-        answer = await running.client.get(f"/comparisons/{comparison_id}/events", headers={"Last-Event-ID": "x"})
+        answer = await running.client.get(f"/comparisons/{comparison_id}/events", headers={"Last-Event-ID": sent})
         assert answer.status_code == 422
         assert problem(answer)["errors"][0]["pointer"] == "header/last-event-id"
+
+
+async def test_a_list_may_leave_every_field_empty(start: Start) -> None:
+    async with start() as running:
+        await running.ended(await running.submit())
+        empty = "/comparisons?limit=&cursor=&model=&verdict=&status=&arms=&machine=&since=&until=&sort="
+        assert (await running.client.get(empty)).json() == (await running.client.get("/comparisons")).json()
 
 
 async def submitted(running: Running, models: str) -> list[str]:

@@ -3,6 +3,7 @@
 import asyncio
 import re
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +17,8 @@ from equipoise_service.api import health
 from equipoise_service.engines.device import DeviceUse, held
 from equipoise_service.engines.leftovers import Leftovers
 from equipoise_service.engines.process import describe_exit
-from equipoise_service.metrics import reason_word, stage_seconds
+from equipoise_service.errors import StorageUnavailable
+from equipoise_service.metrics import Metrics, reason_word, stage_seconds
 from equipoise_service.settings import Settings
 from equipoise_service.store import Comparisons, Store, StoredError
 from tests.integration.service.conftest import Running, Start, running_over
@@ -62,6 +64,33 @@ async def test_metrics_count_what_ended_and_how(start: Start) -> None:
         assert samples["equipoise_comparisons", "failed"] == 1
         assert samples["equipoise_comparisons", "succeeded"] == 1  # counted in the database, so a restart loses nothing
         assert (await scraped(running))["equipoise_engine_failures_total", "B", "out_of_memory", "decode"] == 1
+
+
+async def test_an_end_that_cannot_be_read_is_counted_once_it_can_be(
+    start: Start, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def die(call: Call) -> None:
+        raise EngineFault("B", call.method, "the engine exited with 1", "")
+
+    store = Store.open(settings.url_of_database)
+    metrics = Metrics(store, tmp_path)
+    async with start(die) as running:
+        comparison_id = await running.submit()
+        await running.ended(comparison_id)
+    metrics._ended(comparison_id)
+
+    def unavailable(*_: object) -> None:
+        raise StorageUnavailable("locked")
+
+    for read in "get", "parts":
+        with monkeypatch.context() as patch:
+            patch.setattr(store.comparisons if read == "get" else store.records, read, unavailable)
+            with pytest.raises(StorageUnavailable):
+                metrics.text()
+    with ThreadPoolExecutor() as pool:  # scrapes may come at once
+        texts = [*pool.map(lambda _: metrics.text(), range(4))]
+    store.database.close()
+    assert all(b'equipoise_stage_seconds_count{stage="queued"} 1.0' in text for text in texts)
 
 
 async def test_the_queue_shows(start: Start) -> None:

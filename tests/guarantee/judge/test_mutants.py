@@ -83,8 +83,9 @@ def test_errors_counted_as_wrong_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     """A failed request graded as an empty answer."""
     right = grades.graded_passes
 
-    def wrong(questions, passes):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202 - a mutant
+    def wrong(ids, questions, passes):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202 - a mutant
         return right(
+            ids,
             questions,
             [
                 p.model_copy(

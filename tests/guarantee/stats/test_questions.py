@@ -27,6 +27,22 @@ def test_mcnemar_size_enumerated(discordance: float) -> None:
     assert total_exact < total_midp <= 0.055
 
 
+def test_the_size_of_tangos_interval_enumerated() -> None:
+    """Both arms alike, up to a tenth of the questions discordant: it excludes 0 in at most 5.3 %, and in more than 5 %.
+
+    Whether it does depends on b and c alone, not on n (the score at 0 is (b - c)/sqrt(b + c)).
+    """
+    outside = np.zeros(221)
+    for discordant in range(1, 221):
+        lost = np.arange(discordant + 1)
+        excludes = [tango_interval(discordant - c, c, 1319).high < 0 for c in lost.tolist()]
+        outside[discordant] = 2 * stats.binom.pmf(lost, discordant, 0.5)[excludes].sum()
+    for questions, greatest in ((200, 0.1), (300, 0.1), (1319, 0.1)):
+        shares = np.linspace(0.001, greatest, 100)[:, None]
+        sizes = stats.binom.pmf(np.arange(221), questions, shares) @ outside
+        assert 0.05 < sizes.max() <= 0.0535
+
+
 @pytest.mark.parametrize(("p_b", "p_c"), [(0.03, 0.02), (0.1, 0.1), (0.2, 0.1), (0.4, 0.05)])
 def test_tango_covers_enumerated(p_b: float, p_c: float) -> None:
     """All tables of 60 questions: the 95 % interval holds the true difference 94-99 % of the time."""

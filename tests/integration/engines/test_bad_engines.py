@@ -330,9 +330,11 @@ async def test_what_cannot_be_ended_is_named_and_blocks_the_next_start(
         async with launcher.launch_pair(latency_plan(), 2, ("A", "B")):
             pytest.fail("the next pair must not start")
     monkeypatch.undo()
+    processes = tree.members()
     for pid in stubborn:
         killed(pid, signal.SIGKILL)
     await asyncio.wait({tree.exit})
+    await asyncio.to_thread(psutil.wait_procs, processes)
 
 
 async def test_an_unknown_engine_environment_is_named(launcher_of: LauncherOf) -> None:

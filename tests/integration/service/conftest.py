@@ -90,7 +90,7 @@ async def running_over(settings: Settings, hook: Hook = nothing, *, private: boo
     listening = bind("127.0.0.1", 0)
     async with (
         running_server(settings, listening, None if private else listening.url, launcher),
-        httpx.AsyncClient(base_url=listening.url, timeout=30, trust_env=False, verify=PLAIN) as client,
+        httpx.AsyncClient(base_url=listening.url, timeout=300, trust_env=False, verify=PLAIN) as client,
     ):
         yield Running(client, launchers)
 

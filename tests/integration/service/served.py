@@ -18,7 +18,7 @@ from equipoise_service.settings import Settings
 from tests.fakes.launching import ROOT
 from tests.support import postgres
 
-PATIENCE_S = 120
+PATIENCE_S = 600
 """Against hanging only: what is asserted are states, and a busy machine may take its time to reach them."""
 PLAIN = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """For clients of plain HTTP: without it httpx reads a list of certificates for each client, which takes 20 ms."""

@@ -16,11 +16,12 @@ import pytest
 from aiohttp import web
 
 from equipoise_evals.gsm8k.load import SHIPPED
-from equipoise_evals.model import ArmPair, ModelRef
+from equipoise_evals.model import ArmPair, ModelRef, Record
 from equipoise_evals.ports import Engine, EngineFault, RequestFailed
 from equipoise_service.cli import main
-from equipoise_service.engines.attached import AttachedLauncher
+from equipoise_service.engines.attached import AttachedEngine, AttachedLauncher
 from equipoise_service.engines.client import EngineClient
+from equipoise_service.store import LeaseLost
 from tests.fakes.launching import QUICK, ROOT, ListRecorder
 from tests.integration.service.served import clean_environment, variables_of
 from tests.support import records as make
@@ -231,6 +232,30 @@ async def test_an_engine_that_goes_away_is_the_engines_fault_and_one_that_is_rep
         with pytest.raises(EngineFault, match="another engine answers there than before: it has another pid"):
             await first.attest()
     assert [(one.kind, getattr(one, "role", None)) for one in recorder.kept] == [("stop", "A"), ("stop", "B")]
+
+
+async def test_a_recorder_that_refuses_leaves_no_connection_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refusing(ListRecorder):
+        def append(self, record: Record) -> None:
+            raise LeaseLost("x")
+
+    closed: list[EngineClient] = []
+    close = EngineClient.close
+
+    async def noted(client: EngineClient) -> None:
+        await close(client)
+        closed.append(client)
+
+    async def ready(*_: object) -> None:
+        """As if somebody answered."""
+
+    monkeypatch.setattr(EngineClient, "close", noted)
+    monkeypatch.setattr(AttachedEngine, "ready", ready)
+    plan = make.plan(3, arms=ARMS)
+    with pytest.raises(LeaseLost):
+        async with AttachedLauncher(Refusing(), QUICK).launch_pair(plan, 1, ("A", "B")):
+            pass
+    assert len(set(closed)) == 2
 
 
 async def test_a_redirect_leads_nowhere() -> None:

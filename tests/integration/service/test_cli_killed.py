@@ -122,6 +122,53 @@ HEEDS_INTERRUPTS = (
 """A shell starts its background jobs with SIGINT ignored, and a test that runs in one would hand that on."""
 
 
+PLANS_SLOWLY = """
+import signal, sys, time
+from pathlib import Path
+
+from equipoise_service.api import app
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+resolve, go = app.resolve, Path(sys.argv[1])
+
+
+def slowly(request, machine):
+    print("planning", flush=True)
+    while not go.exists():
+        time.sleep(0.02)
+    return resolve(request, machine)
+
+
+app.resolve = slowly
+from equipoise_service.cli import main
+
+sys.exit(main(["compare", "m", "--parts", "latency", "--steps-per-block", "64"]))
+"""
+"""A plan that takes its time, as where a model is downloaded for it."""
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 3)])
+def test_a_command_that_is_interrupted_before_its_comparison_is_queued_leaves_none_queued(
+    tmp_path: Path, slow: dict[str, str], sent: signal.Signals, code: int
+) -> None:
+    environment, go = clean_environment() | slow, tmp_path / "go"
+    command = [sys.executable, "-c", PLANS_SLOWLY, str(go)]
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "planning\n"
+        process.send_signal(sent)
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        go.touch()
+        process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == code
+    assert "waiting for the service's answer" in said
+    with Serving(tmp_path, {}) as serving:
+        assert [one["status"] for one in serving.get("/comparisons")["items"]] == ["cancelled"]
+
+
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 3)])
 def test_an_interrupted_command_cancels_its_comparison(
     tmp_path: Path, slow: dict[str, str], sent: signal.Signals, code: int

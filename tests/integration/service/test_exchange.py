@@ -17,7 +17,7 @@ from sqlalchemy import update
 
 from equipoise_evals.judge import canonical_json
 from equipoise_service.cli import main
-from equipoise_service.exchange.archive import MANIFEST
+from equipoise_service.exchange.archive import MANIFEST, new_export
 from equipoise_service.exchange.importing import import_export
 from equipoise_service.interchange import RecordsDocument, texts_of
 from equipoise_service.report import MEDIA_TYPES, report_text
@@ -336,6 +336,14 @@ def test_only_what_has_ended_and_only_to_a_new_place(
     assert json.loads((tmp_path / "two" / MANIFEST).read_text())["comparisons"] == both
     left = {path.name for path in tmp_path.iterdir()}
     assert not any(name.startswith(".") or name == "q" for name in left), left
+
+
+def test_what_appears_at_the_target_meanwhile_keeps_its_place(tmp_path: Path) -> None:
+    target = tmp_path / "x.tar.zst"
+    with pytest.raises(FileExistsError), new_export(target):
+        target.write_text("somebody else's")
+    assert target.read_text() == "somebody else's"
+    assert [path.name for path in tmp_path.iterdir()] == [target.name]
 
 
 def test_texts_come_apart_as_they_were_written() -> None:

@@ -74,6 +74,37 @@ def test_a_decided_comparison_passes_or_blocks(
     assert bool(again["result"]["warnings"]) == (code == 1)
 
 
+def test_a_finished_comparison_is_held_to_the_policys_margins_and_request(equipoise: Command, tmp_path: Path) -> None:
+    """A reviewer's gate passed a candidate that was a fifth slower: its comparison had been asked with wide margins."""
+    out = ("--output", str(tmp_path / "out"))
+    wide = policy_in(tmp_path, margin_latency=0.5)
+    assert equipoise("gate", "m", "--policy", wide, *out, effect={"persistent": 0.2}) == 0
+    comparison = ("--comparison", left(tmp_path)["comparison_id"])
+    for margins in ({"margin_latency": 0.005}, {}):
+        assert equipoise("gate", *comparison, "--policy", policy_in(tmp_path, **margins), *out) == 1
+        result = left(tmp_path)["result"]
+        assert [check["word"] for check in result["checks"] if check["name"] == "latency"] == ["slower"]
+        assert "measured by 50.00%; its records were judged again" in result["warnings"][0]
+    assert equipoise("gate", "else/where", *comparison, "--policy", wide, *out) == 64
+    assert "not of 'else/where'" in left(tmp_path)["error"]
+    longer = policy_in(tmp_path, margin_latency=0.5, request=SPEED["request"] | {"pairs_max": 10})  # type: ignore[operator]
+    assert equipoise("gate", "m", *comparison, "--policy", longer, *out) == 64
+    document = left(tmp_path)
+    assert (document["comparison_id"], document["result"]) == (comparison[1], None)
+    assert "its pairs_max is 3, the policy asks for 10: run it again" in document["error"]
+    nonsense = policy_in(tmp_path, request={"nonsense": 1})
+    assert equipoise("gate", *comparison, "--policy", nonsense, *out) == 64
+
+
+def test_a_declared_aa_never_passes(equipoise: Command, tmp_path: Path) -> None:
+    request = SPEED["request"] | {"declared_aa": True, "candidate": {"name": "again", "scratch": "baseline"}}  # type: ignore[operator]
+    policy = policy_in(tmp_path, request=request, margin_latency=0.2, undecided="pass")
+    assert equipoise("gate", "m", "--policy", policy, "--output", str(tmp_path / "out")) == 2
+    treatment = left(tmp_path)["result"]["checks"][0]
+    assert (treatment["name"], treatment["state"]) == ("treatment", "undecided")
+    assert "declared A/A" in treatment["detail"]
+
+
 def test_one_pair_is_undecided(equipoise: Command, tmp_path: Path) -> None:
     policy = policy_in(tmp_path, request=SPEED["request"] | {"pairs_max": 1})  # type: ignore[operator]
     assert equipoise("gate", "m", "--policy", policy, "--output", str(tmp_path / "out")) == 2
@@ -87,6 +118,9 @@ def test_an_engine_that_fails_is_an_error(equipoise: Command, tmp_path: Path) ->
     document = left(tmp_path)
     assert document["result"] is None
     assert "arm B, stage start" in document["error"]
+    named = ("--comparison", document["comparison_id"])
+    assert equipoise("gate", *named, "--policy", policy_in(tmp_path), *out) == 3
+    assert left(tmp_path)["error"] == document["error"]
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import socket
 
 import pytest
+import uvicorn
 from fastapi import Response
 
 from equipoise_evals.judge import canonical_json, judge
@@ -16,9 +18,12 @@ from equipoise_service.machine import Machine
 from equipoise_service.measuring import Tools
 from equipoise_service.requests import CompareRequest
 from equipoise_service.resolve import resolve
+from equipoise_service.server import bind
+from equipoise_service.server import serving as serve
 from equipoise_service.service import running as serving
 from equipoise_service.settings import Settings
-from equipoise_service.store import Database, NewComparison, Store
+from equipoise_service.store import Comparisons, Database, NewComparison, Store, Stored
+from equipoise_service.webhooks import Sender
 from tests.integration.service.conftest import LATENCY_ONLY, Start
 from tests.integration.service.fake import Call, FakeLauncher
 
@@ -259,12 +264,19 @@ async def test_ending_the_service_waits_for_a_cancellation(start: Start, setting
         comparison_id = await running.submit()
         await slow.reached.wait()
         await running.client.post(f"/comparisons/{comparison_id}/cancel")
+        asked = stored(settings, comparison_id)
+    assert (asked.status, asked.cancel_requested_at is None) == ("running", False)
     assert slow.ended
+    ended = stored(settings, comparison_id)
+    assert (ended.status, ended.cancel_requested_at) == ("cancelled", None)
+
+
+def stored(settings: Settings, comparison_id: str) -> Stored:
     store = Store.open(settings.url_of_database)
-    stored = store.comparisons.get(comparison_id)
+    found = store.comparisons.get(comparison_id)
     store.database.close()
-    assert stored is not None
-    assert stored.status == "cancelled"
+    assert found is not None
+    return found
 
 
 async def test_a_verdict_that_the_stored_records_do_not_give_is_none(
@@ -278,6 +290,27 @@ async def test_a_verdict_that_the_stored_records_do_not_give_is_none(
         view = await running.ended(await running.submit())
         assert (view["status"], view["verdict"]) == ("failed", None)
         assert "give another verdict" in view["error"]["reason"]
+
+
+async def test_a_worker_that_broke_is_told_and_leaves_nobody_behind(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed = asyncio.Event()
+
+    async def flush(_: Sender) -> None:
+        flushed.set()
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("a defect of the worker")
+
+    monkeypatch.setattr(Sender, "flush", flush)
+    async with start() as running:
+        monkeypatch.setattr(Comparisons, "claim", broken)
+        await running.submit()
+        while (await running.client.get("/readyz")).json()["ready"]:
+            await asyncio.sleep(0.01)
+    assert flushed.is_set()
+    assert "webhooks" not in {task.get_name() for task in asyncio.all_tasks()}
 
 
 async def test_a_database_that_cannot_be_read_is_not_ready(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,3 +352,19 @@ async def test_a_worker_that_ends_settles_its_comparison_and_is_missed(settings:
         assert stored.status == "queued"
         assert launchers[0].alive == 0
         assert readyz(service, Response()).checks["worker"] == "the worker has ended; see the log"
+
+
+async def test_a_server_that_broke_is_no_orderly_end(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutdown = uvicorn.Server.shutdown
+
+    async def ended_by_itself(_: uvicorn.Server) -> None:
+        """As where there is nothing to do any more."""
+
+    async def broken(server: uvicorn.Server, sockets: list[socket.socket] | None = None) -> None:
+        await shutdown(server, sockets)
+        raise RuntimeError("a defect of the server")
+
+    monkeypatch.setattr(uvicorn.Server, "main_loop", ended_by_itself)
+    monkeypatch.setattr(uvicorn.Server, "shutdown", broken)
+    with pytest.raises(RuntimeError, match="a defect of the server"):
+        await serve(settings, bind("127.0.0.1", 0), lambda: None)

@@ -119,7 +119,7 @@ async def test_a_comparison_that_was_taken_over_ends_its_engines_and_writes_no_e
         await gate.reached.wait()
         with service.store.database.write() as connection:
             connection.execute(update(comparisons).values(lease_owner="there"))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(300):
             while launchers[0].alive:
                 await asyncio.sleep(0.02)
         stored = service.store.comparisons.get("c")

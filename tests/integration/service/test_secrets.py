@@ -29,7 +29,7 @@ def test_no_secret_is_ever_written(settings: Settings, tmp_path: Path, form: str
     with (
         log.open("wb") as stream,
         served(settings, stream, **variables) as service,
-        httpx.Client(base_url=service.url, timeout=30, trust_env=False) as client,
+        httpx.Client(base_url=service.url, timeout=300, trust_env=False) as client,
     ):
 
         def ask(method: str, path: str, token: str, **arguments: Any) -> httpx.Response:

@@ -6,19 +6,21 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pytest
 from sqlalchemy import Connection
 
-from equipoise_evals.model import Record, Records
+from equipoise_evals.model import BlockRecord, Record, Records
 from equipoise_service import measuring
 from equipoise_service.errors import StorageUnavailable
 from equipoise_service.settings import Settings
+from equipoise_service.store import Comparisons, Events
 from equipoise_service.store.database import Database
-from equipoise_service.store.fence import Holder
 from equipoise_service.store.records import RecordParts, StoredRecorder
 from tests.integration.service.conftest import LATENCY_ONLY, Start
 from tests.integration.service.test_life import Gate
+from tests.support.lost_answers import Chosen, lose_answer
 
 Trouble = Callable[[Settings], contextlib.AbstractContextManager[None]]
 
@@ -96,7 +98,7 @@ async def test_a_cancellation_in_trouble_is_stored_once_it_can_be(start: Start, 
         with locked(settings):
             answer = await running.client.post(f"/comparisons/{comparison_id}/cancel")
             assert answer.status_code == 202
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(300):
                 while running.launchers[0].alive:
                     await asyncio.sleep(0.02)
             assert (await running.view(comparison_id))["status"] == "running"
@@ -118,9 +120,9 @@ async def test_a_cancellation_while_the_last_records_wait_loses_none(
         loop.call_soon_threadsafe(waiting.put_nowait, None)
         flush(self, patience_s)
 
-    def slow_append(self: RecordParts, comparison_id: str, records: Sequence[Record], owner: Holder | None) -> None:
+    def slow_append(*arguments: Any) -> int:
         disk.wait()
-        append(self, comparison_id, records, owner)
+        return append(*arguments)
 
     monkeypatch.setattr(StoredRecorder, "flush", noted_flush)
     monkeypatch.setattr(StoredRecorder, "_written_now", lambda *_: False)  # nothing is down before the end
@@ -135,6 +137,31 @@ async def test_a_cancellation_while_the_last_records_wait_loses_none(
         assert (await running.ended(comparison_id))["status"] == "cancelled"
         stored = (await running.client.get(f"/comparisons/{comparison_id}/records")).json()["records"]
     assert sorted(record["role"] for record in stored if record["kind"] == "stop") == ["A"] * 3 + ["B"] * 3
+
+
+def begins_with_a_block(_: str, records: Sequence[Record], *__: object) -> bool:
+    return isinstance(records[0], BlockRecord)
+
+
+def always(*_: object) -> bool:
+    return True
+
+
+@pytest.mark.parametrize(
+    ("of", "method", "chosen"),
+    [
+        (RecordParts, "append_all", begins_with_a_block), (Comparisons, "claim", always),
+        (Comparisons, "judge", always), (Comparisons, "succeed", always), (Events, "append", always),
+    ],
+)  # fmt: skip
+async def test_a_commit_whose_answer_was_lost_costs_no_verdict(
+    start: Start, monkeypatch: pytest.MonkeyPatch, of: type, method: str, chosen: Chosen
+) -> None:
+    lose_answer(monkeypatch, of, method, chosen)
+    monkeypatch.setattr("equipoise_service.worker.RETRY_S", 0.01)
+    async with start() as running:
+        view = await running.ended(await running.submit())
+        assert (view["status"], view["error"]) == ("succeeded", None)
 
 
 async def test_an_end_of_the_service_in_trouble_leaves_what_the_next_start_recovers(

@@ -20,7 +20,7 @@ from equipoise_service.bell import Bell
 from equipoise_service.cli import main
 from equipoise_service.errors import RequestInvalid
 from equipoise_service.settings import Settings
-from equipoise_service.store import Delivery, NewComparison, Store, Webhooks
+from equipoise_service.store import Delivery, NewComparison, Store, Webhooks, tables
 from equipoise_service.store.tables import deliveries
 from equipoise_service.webhooks import Sender, new_secret, signed_headers, usable_url
 from equipoise_service.worker import CANCELLED
@@ -55,7 +55,7 @@ class Receiver:
 
     async def got(self, count: int) -> list[Message]:
         """The messages, once there are so many."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(300):
             while len(self.messages) < count:
                 self._came.clear()
                 await self._came.wait()
@@ -161,7 +161,7 @@ async def test_an_endpoint_that_never_takes_it_is_given_up_and_says_why(start: S
     async with start() as running:
         await added(running, "http://127.0.0.1:9/nobody")
         await running.ended(await running.submit())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(300):
             while True:
                 last = (await running.client.get("/webhooks")).json()["items"][0]["last_delivery"]
                 if last["next_at"] is None:
@@ -262,6 +262,29 @@ async def test_whenever_a_service_ends_its_message_is_told(
     assert last.delivered_at is not None
 
 
+async def test_an_endpoint_that_dawdles_is_given_up_in_time(owing: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A header that never ends, a byte at a time: each read by itself is quick enough."""
+    monkeypatch.setattr(webhooks, "TIMEOUT_S", 0.2)
+
+    async def dawdle(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            writer.write(b"HTTP/1.1 200 OK\r\nX: ")
+            while True:
+                writer.write(b"a")
+                await writer.drain()
+                await asyncio.sleep(0.02)
+
+    webhook = owing.webhooks.every()[0]
+    async with await asyncio.start_server(dawdle, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        with owing.database.write() as connection:
+            connection.execute(update(tables.webhooks).values(url=url))
+        await Sender(owing, Bell()).flush()
+    last = owing.webhooks.last_delivery(webhook.id)
+    assert last is not None
+    assert (last.attempts, last.last_error) == (1, "no answer within 0.2 s")
+
+
 async def test_a_message_whose_end_was_noted_is_not_let_go(owing: Store) -> None:
     taken = owing.webhooks.take_due(datetime.now(UTC))
     owing.webhooks.delivered(taken[0].id)
@@ -357,7 +380,7 @@ async def test_a_comparison_that_is_resumed_is_told_of_twice(start: Start, recei
         tag = (await running.client.get(records)).headers["etag"]
         assert (await running.client.post(f"/comparisons/{comparison_id}/resume")).status_code == 202
         assert (await running.ended(comparison_id))["status"] == "succeeded"
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(300):
             while len({message.headers["webhook-id"] for message in receiver.messages}) < 2:
                 await asyncio.sleep(0.02)
         messages = receiver.messages

@@ -142,6 +142,17 @@ class TestFolder:
         monkeypatch.setattr(digests, "_sha256", refuse)
         assert resolve_model(str(folder), places) == first
 
+    def test_digests_that_cannot_be_remembered_leave_no_file(
+        self, tmp_path: Path, places: ModelPlaces, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def full(*_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(json, "dump", full)
+        with pytest.raises(OSError, match="No space left"):
+            digests.DigestMemo(tmp_path / "memo").sha256(Path(__file__))
+        assert list((tmp_path / "memo").iterdir()) == []
+
     def test_a_folder_without_config_is_refused(self, tmp_path: Path, places: ModelPlaces) -> None:
         with pytest.raises(UnknownModel, match=r"no config\.json"):
             resolve_model(str(tmp_path), places)

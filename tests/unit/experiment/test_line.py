@@ -10,7 +10,9 @@ from equipoise_evals.experiment import (
 )
 from equipoise_evals.judge import judge
 from equipoise_evals.model import (
+    BY_FILLS,
     BlockRecord,
+    Evidence,
     KernelEvidence,
     LaunchRecord,
     PassRecord,
@@ -79,6 +81,14 @@ async def test_an_inactive_treatment_ends_the_run_before_any_question_or_second_
     assert len(records.of(BlockRecord)) == 3 * 8
 
 
+@pytest.mark.parametrize("evidence", [BY_FILLS, (), (KernelEvidence(name="fmha", change="appears"),)])
+async def test_a_declared_aa_whose_arms_differ_ends_before_any_question(evidence: tuple[Evidence, ...]) -> None:
+    verdict, records, _ = await run(declared_aa=True, evidence=evidence)
+    assert verdict.overall.word == "invalid" and verdict.overall.reason == "arms_differ"
+    assert {block.pair for block in records.of(BlockRecord)} == {1}
+    assert not records.of(PassRecord)
+
+
 async def test_a_prefill_plan_warms_up_both_phases_and_times_prefills() -> None:
     seen: list[str] = []
 
@@ -119,7 +129,10 @@ async def test_evidence_that_does_not_appear_is_a_fault_before_any_question_is_a
         await run(hear, evidence=evidence)
     assert (failed.value.role, failed.value.stage) == ("B", "treatment")
     assert not [call for call in seen if call.method == "generate"]
-    verdict, _, _ = await run(evidence=evidence, declared_aa=True, pairs_max=1, accuracy=None)
+    same = make.plan().arms.model_copy(
+        update={"candidate": make.plan().arms.baseline.model_copy(update={"name": "again"})}
+    )
+    verdict, _, _ = await run(evidence=evidence, arms=same, declared_aa=True, pairs_max=1, accuracy=None)
     assert verdict.overall.word == "inconclusive"  # a declared A/A asks for no evidence
 
 

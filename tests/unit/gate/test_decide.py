@@ -1,5 +1,6 @@
 """Decisions: the default policy is the overall word, and every departure from it is asked for by name."""
 
+from collections.abc import Sequence
 from datetime import date
 from typing import Any
 
@@ -24,18 +25,19 @@ def verdict_of(
     log: float = 0.0,
     *,
     fills: float = 0.0,
-    answers: list[Record] | None = None,
+    answers: Sequence[Record] | None = None,
     pairs: int = 3,
     slow_at_1: bool = False,
+    **changes: Any,
 ) -> Verdict:
-    plan = make.plan()
+    plan = make.plan(**changes)
     blocks = make.exact_blocks([log + apart for apart in NEAR[:pairs]])
     if slow_at_1:
         slow = make.exact_blocks([0.03 + apart for apart in NEAR[:pairs]])
         blocks = [s if isinstance(s, BlockRecord) and s.batch == 1 else b for b, s in zip(blocks, slow, strict=True)]
     return judge(
         make.together(
-            [make.questions()],
+            [make.questions(800)],
             make.launches(plan, pairs),
             make.treatment(60, fills),
             make.equal_passes() if answers is None else answers,
@@ -95,7 +97,7 @@ def test_what_is_undecided_may_be_let_through_and_is_said() -> None:
     result = decide(WORLDS["slower at batch 1"][0], policy(undecided="pass"), TODAY)
     assert result.decision == "pass"
     assert "other_batches is not decided" in result.warnings[0]
-    assert "at batch 1 the busy is slower by more than 0.50%" in result.warnings[0]
+    assert "at batch 1 busy time is longer by more than 0.50%" in result.warnings[0]
 
 
 @pytest.mark.parametrize("name", ["equal fills", "lost answers"])

@@ -39,8 +39,23 @@ def test_a_policy_becomes_a_request(tmp_path: Path) -> None:
         ("version: 1\nwaivers: [{check: treatment}]", "waivers.0.check"),
         ("version: 1\nwaivers: [{check: latency, by: ' ', reason: r, expires: 2026-12-31}]", "waivers.0.by"),
         ("version: 1\nwaivers: [{check: latency, by: b, reason: r}]", "waivers.0.expires: Field required"),
+        ("version: 1\nmargin_latency: .nan", "margin_latency: Input should be a finite number"),
+        ("version: 1\nmargin_accuracy_pp: 100", "margin_accuracy_pp: Input should be less than 100"),
+        ("version: 1\nrequired: []", "required: Tuple should have at least 1 item"),
+        ("version: 1\nrequired: [treatment, speed]", "required.1"),
+        ("version: 1\naccept: {latency: []}", "accept.latency: Tuple should have at least 1 item"),
+        ("version: 1\nundecided: ignore", "undecided: Input should be 'fail' or 'pass'"),
+        ("version: 1\nwaivers: [{check: latency, by: b, reason: r, expires: never}]", "waivers.0.expires"),
+        ("version: 1\nwaivers: [{check: latency, by: b, reason: r, expires: 2026-12-31, until: x}]", "waivers.0.until"),
+        ("version: 1\nmargin_latency: 0.005\nmargin_latency: 0.5", "margin_latency: stands there twice"),
+        (
+            "version: 1\naccept: {latency: [faster], latency: [faster, equivalent]}",
+            "accept.latency: stands there twice",
+        ),
+        ("", "the file: Input should be a valid dictionary"),
         ("- a", "the file"),
         ("a: [", "is not YAML"),
+        ("? [a]\n: b", "is not YAML"),
     ],
 )
 def test_a_policy_that_says_something_else_is_refused_by_place(tmp_path: Path, text: str, said: str) -> None:

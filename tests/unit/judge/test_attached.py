@@ -13,7 +13,7 @@ from tests.support.attached import ARMS, client_blocks, launches
 def judged(pairs: int = 3, effect: float = -0.05, **changes: object) -> Verdict:
     plan = make.plan(pairs, **{"arms": ARMS} | changes)
     passes = make.equal_passes() if plan.accuracy else []
-    records = [*launches(plan, pairs), *passes, *client_blocks(plan, pairs, effect)]
+    records = [*launches(plan, max(pairs, 2)), *passes, *client_blocks(plan, pairs, effect)]
     return judge(make.together([make.questions()], records), plan)
 
 

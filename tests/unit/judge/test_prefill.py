@@ -43,7 +43,7 @@ def prefill_blocks(plan: Plan, ratios: Sequence[float], *, ttft_us: float = 500.
 
 
 def evidence_of(plan: Plan, blocks: list[Record]) -> LatencyEvidence:
-    verdict = judge(make.together(make.launches(plan, 3), make.treatment(), blocks), plan)
+    verdict = judge(make.together(make.launches(plan, 6), make.treatment(), blocks), plan)
     assert verdict.latency is not None
     return verdict.latency.evidence
 

@@ -122,7 +122,10 @@ def test_evidence_that_does_not_appear_says_what_was_seen_instead() -> None:
         "seen instead: 2 names differ per step, among them fmha_old<64> 30 and 20, extra 0 and 7"
     )
     assert isinstance(judge_evidence(seen, declared_aa=False), Invalid)
-    assert judge_evidence(seen, declared_aa=True) is None
+    assert judge_evidence(seen, declared_aa=True) == Invalid(
+        reason="arms_differ",
+        detail="arms that were declared equal ran different code (fmha_old<64> 30 and 20, extra 0 and 7 per step)",
+    )
 
 
 def test_of_two_pieces_of_evidence_both_must_appear() -> None:
@@ -133,6 +136,11 @@ def test_of_two_pieces_of_evidence_both_must_appear() -> None:
     assert (seen.active, seen.contradicted) == (False, True)  # one of the two was shown: something does differ
     assert "seen instead: no counts per step differ" in missing_text(seen)
     assert "sglang" not in missing_text(seen)
+    assert judge_evidence(seen, declared_aa=True) == Invalid(
+        reason="arms_differ",
+        detail="arms that were declared equal ran different code (version of sglang differs: '1' in the baseline, "
+        "'2' in the candidate)",
+    )
 
 
 @pytest.mark.parametrize("evidence", [(), declared(KERNEL)])

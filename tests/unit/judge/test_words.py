@@ -13,7 +13,9 @@ LAUNCHES_APART = (-1e-4, 0.0, 1e-4)
 """Log-ratios of three launch pairs around their mean; their t interval is about 0.05 points wide."""
 
 
-def card(log: float, *, spread: float = 1.0, plan: Plan | None = None, more: list[Record] | None = None) -> Verdict:
+def card(
+    log: float, *, spread: float = 1.0, plan: Plan | None = None, more: list[Record] | None = None, fills: float = 0.0
+) -> Verdict:
     """The verdict on three launch pairs around one log-ratio, with equal answers unless ``more`` says otherwise."""
     plan = plan or make.plan()
     logs = [log + spread * apart for apart in LAUNCHES_APART]
@@ -21,7 +23,7 @@ def card(log: float, *, spread: float = 1.0, plan: Plan | None = None, more: lis
         make.together(
             [make.questions()],
             make.launches(plan, 3),
-            make.treatment(),
+            make.treatment(60.0, fills),
             make.equal_passes() if more is None else more,
             make.exact_blocks(logs),
         ),
@@ -77,8 +79,23 @@ def test_better_answers_are_named_in_the_advice() -> None:
 
 
 def test_a_declared_aa_says_so_first() -> None:
-    verdict = card(0.0, plan=make.plan(declared_aa=True))
+    verdict = card(0.0, plan=make.plan(declared_aa=True), fills=60.0)
     assert verdict.headline.startswith("Both arms are meant to be equal (declared A/A). Neutral: decoding at batch 16")
+
+
+def test_a_declared_aa_is_never_advised_to_ship() -> None:
+    equal = card(-0.02, plan=make.plan(declared_aa=True), fills=60.0)
+    assert equal.overall.word == "ship"  # of equal arms that is a false alarm, and said to be one
+    assert equal.what_to_do.startswith("Ship nothing by this")
+    unequal = card(-0.02, plan=make.plan(declared_aa=True))
+    assert unequal.overall.word == "invalid"
+    assert unequal.headline == (
+        "Both arms are meant to be equal (declared A/A). The run cannot be judged: arms that were declared equal "
+        "ran different code (aten::ones 60 and 0 per step)."
+    )
+    assert unequal.what_to_do == (
+        "Give both arms the same build and flags, or compare them without declaring an A/A, and run again."
+    )
 
 
 @pytest.mark.parametrize("half", ["accuracy", "latency"])

@@ -68,6 +68,22 @@ async def test_a_service_that_stays_away_is_given_up(monkeypatch: pytest.MonkeyP
     assert lost.value.code is ExitCode.ERROR
 
 
+async def test_a_service_that_is_just_back_may_not_be_ready_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RETRY_S", 0.01)
+    left = [503, 502, 504]
+
+    async def answer(_: dict[str, str], writer: asyncio.StreamWriter) -> None:
+        if left:
+            writer.write(f"HTTP/1.1 {left.pop()} X\r\nContent-Length: 0\r\n\r\n".encode())
+        else:
+            writer.write(STREAM + chunk(event(1)) + b"0\r\n\r\n")
+        await writer.drain()
+
+    async with serving(answer) as url, ApiClient(url) as client:
+        assert [one.seq async for one in client.events("x")] == [1]
+    assert left == []
+
+
 @pytest.mark.parametrize(
     ("status", "body", "code", "says"),
     [
@@ -83,7 +99,11 @@ async def test_a_service_that_stays_away_is_given_up(monkeypatch: pytest.MonkeyP
         (404, "{}", ExitCode.USAGE, "HTTP 404"),
     ],
 )
-async def test_a_refusal_keeps_its_words(status: int, body: str, code: ExitCode, says: str) -> None:
+async def test_a_refusal_keeps_its_words(
+    status: int, body: str, code: ExitCode, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "GIVE_UP_S", 0.0)
+
     async def answer(_: dict[str, str], writer: asyncio.StreamWriter) -> None:
         writer.write(f"HTTP/1.1 {status} X\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
         await writer.drain()

@@ -26,7 +26,7 @@ SCHEMA = Path(__file__).resolve().parents[3] / "docs" / "schemas" / "difference.
 
 def measured(plan: Plan, effect: float = -0.02, *, seed: int = 5, pairs: int = 3, right: int = 6) -> Report:
     """A report of launch pairs with this effect."""
-    parts: list[list[Record]] = [[make.questions()], make.launches(plan, pairs), make.treatment()]
+    parts: list[list[Record]] = [[make.questions()], make.launches(plan, max(pairs, 2)), make.treatment()]
     if plan.accuracy is not None:
         parts.append(make.equal_passes(right=right))
     if plan.latency is not None:

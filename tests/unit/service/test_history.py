@@ -63,7 +63,8 @@ def test_the_noise_of_each_machine_is_pooled_over_its_controls(store: Store) -> 
 def test_layouts_are_not_pooled_with_each_other(store: Store) -> None:
     together = declared_aa()
     keep.finish(store, *together)
-    alone = attested(observed(make.plan(4, declared_aa=True, arms=together.plan.arms, layout="alternating")), "0.5.17")
+    apart = make.plan(4, declared_aa=True, arms=together.plan.arms, layout="alternating")
+    alone = attested(observed(apart, fills=(60.0, 60.0)), "0.5.17")
     keep.finish(store, *alone)
     machines = noise_of(store)
     assert [one.machine for one in machines] == ["NVIDIA H200", "NVIDIA H200, alternating"]

@@ -54,7 +54,7 @@ def an_aa(
         if isinstance(one, LaunchRecord)
     ]
     blocks = make.blocks(declared, pairs, np.random.default_rng(seed))
-    return stored.finish(store, declared, make.together(launches, make.treatment(), blocks)).id
+    return stored.finish(store, declared, make.together(launches, make.treatment(60, 60), blocks)).id
 
 
 def sglang() -> str:

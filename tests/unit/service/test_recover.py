@@ -2,23 +2,29 @@
 
 import asyncio
 import logging
+import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import update
+from sqlalchemy.exc import DatabaseError
 
 from equipoise_service import logs
+from equipoise_service import worker as worker_module
 from equipoise_service.bell import Bell
+from equipoise_service.errors import StorageUnavailable
 from equipoise_service.ids import new_id
 from equipoise_service.measuring import Concluded
-from equipoise_service.store import Holder, Lease, NewComparison, Status, Store, Stored
+from equipoise_service.store import Comparisons, Holder, Lease, ListFilter, NewComparison, Status, Store, Stored
 from equipoise_service.store.background import Background
 from equipoise_service.store.tables import comparisons
 from equipoise_service.worker import Rules, Worker
+from tests.support.lost_answers import lose_answer
 
 THEIRS = Lease("there")
 
@@ -127,8 +133,93 @@ def test_all_who_wait_for_work_in_the_background_wait_to_its_end() -> None:
         assert not wait(waiting, timeout=0.05).done
         going.set()
         for one in waiting:
-            one.result(timeout=20)
+            one.result(timeout=300)
     assert background.is_done()
+
+
+class Holds:
+    """Measures until it is let go, then fails."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+
+    async def measure(self, stored: Stored, holder: Holder) -> Concluded:
+        await self.open.wait()
+        raise StorageUnavailable("it cannot be read")
+
+
+async def until(done: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not done():
+            await asyncio.sleep(0.01)
+
+
+async def test_a_claim_whose_answer_was_lost_is_made_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(2):
+        store.comparisons.add(NewComparison(new_id(), "m", "{}", "0" * 64, "{}"))
+    monkeypatch.setattr(worker_module, "RETRY_S", 0.01)
+    lose_answer(monkeypatch, Comparisons, "claim")
+    at_work = Worker(store, Holds(), Bell(), Rules(Lease("here")))
+    life = asyncio.create_task(at_work.run())
+    ids = [summary.id for summary in store.comparisons.page(ListFilter(), 9).items]
+    await until(lambda: life.done() or any(at_work.works_on(one) for one in ids))
+    assert not life.done()
+    assert sorted(stored(store, one).status for one in ids) == ["queued", "running"]
+    life.cancel()
+    await asyncio.wait({life})
+
+
+@pytest.mark.parametrize("resumes", [True, False])
+async def test_a_cancellation_that_was_accepted_outlives_the_service(store: Store, resumes: bool) -> None:
+    comparison_id = new_id()
+    store.comparisons.add(NewComparison(comparison_id, "m", "{}", "0" * 64, "{}"))
+    assert store.comparisons.claim(Lease("here")) is not None
+    store.comparisons.request_cancel(comparison_id)
+    Worker(store, Holds(), Bell(), Rules(Lease("here"), resumes=resumes)).recover()  # as if it had been killed just now
+    assert stored(store, comparison_id).status is Status.CANCELLED
+    store.comparisons.resume(comparison_id)
+    assert stored(store, comparison_id).cancel_requested_at is None
+
+
+async def test_an_end_that_waits_for_the_database_is_tried_once_more_when_the_service_ends(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    comparison_id = new_id()
+    store.comparisons.add(NewComparison(comparison_id, "m", "{}", "0" * 64, "{}"))
+    tried, fail = asyncio.Event(), Comparisons.fail
+
+    def locked(self: Comparisons, *arguments: Any) -> None:
+        if tried.is_set():
+            fail(self, *arguments)
+        tried.set()
+        raise StorageUnavailable("locked")
+
+    monkeypatch.setattr(Comparisons, "fail", locked)
+    work = Holds()
+    work.open.set()
+    life = asyncio.create_task(Worker(store, work, Bell(), Rules(Lease("here"))).run())
+    await tried.wait()
+    life.cancel()
+    await asyncio.wait({life})
+    assert stored(store, comparison_id).status is Status.FAILED
+
+
+async def test_a_heart_goes_on_after_a_beat_that_failed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.comparisons.add(NewComparison(new_id(), "m", "{}", "0" * 64, "{}"))
+    beats = 0
+
+    def beat(*_: object) -> bool:
+        nonlocal beats
+        beats += 1
+        if beats == 1:
+            raise DatabaseError("UPDATE", {}, sqlite3.DatabaseError("database disk image is malformed"))
+        return True
+
+    monkeypatch.setattr(Comparisons, "beat", beat)
+    life = asyncio.create_task(Worker(store, Holds(), Bell(), Rules(Lease("here", lease_s=0.04))).run())
+    await until(lambda: beats > 2)
+    life.cancel()
+    await asyncio.wait({life})
 
 
 async def test_engines_are_ended_once_however_often_their_end_is_ordered(store: Store) -> None:

@@ -137,8 +137,10 @@ def test_a_faulty_question_file_is_refused_by_name(  # noqa: PLR0917 - pytest pa
     (folder / file).unlink()
     if text is not None:
         (folder / file).write_text(text)
-    with pytest.raises(kind, match=says):
+    with pytest.raises(kind, match=says) as refused:
         plan_of(tmp_path, folder)
+    named = "/shots" if kind is errors.TooFewQuestions else "/questions"
+    assert [field.pointer for field in refused.value.fields] == [named]
 
 
 def test_a_missing_folder_is_refused(tmp_path: Path) -> None:

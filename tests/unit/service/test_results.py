@@ -90,13 +90,6 @@ def test_an_interval_over_runs_is_that_of_their_log_ratios(tmp_path: Path) -> No
     assert (interval.low, interval.high) == pytest.approx((-0.044560, 0.005126), abs=1e-5)
 
 
-def test_runs_that_agree_to_the_last_digit_bound_nothing(tmp_path: Path) -> None:
-    verdict = judged(tmp_path, [vllm(1.0)] * 3, [vllm(1.05)] * 3)
-    assert (verdict.overall.word, verdict.latency and verdict.latency.word) == ("inconclusive", "inconclusive")
-    assert "a spread of 0 bounds nothing" in verdict.headline
-    assert verdict.what_to_do.startswith("Find out why runs agree to the last digit")
-
-
 def test_what_is_not_decided_says_what_would(tmp_path: Path) -> None:
     verdict = judged(tmp_path, [vllm(1.0)] * 3, [vllm(0.97), vllm(1.0), vllm(1.03)])
     assert verdict.overall.word == "inconclusive"

@@ -44,6 +44,7 @@ def test_arguments_do_not_mix_with_the_environment(monkeypatch: pytest.MonkeyPat
         ({"EQUIPOISE_PROT": "1"}, "EQUIPOISE_PROT", "did you mean EQUIPOISE_PORT?"),
         ({"EQUIPOISE_DATABASE_URL": "nonsense"}, "EQUIPOISE_DATABASE_URL", "no URL of a database"),
         ({"EQUIPOISE_DATABASE_URL": "nosuchsql://x"}, "EQUIPOISE_DATABASE_URL", "no URL of a database"),
+        ({"EQUIPOISE_GSM8K": ""}, "EQUIPOISE_GSM8K", "at least 1 character"),
         ({"EQUIPOISE_ZZZ": "1"}, "EQUIPOISE_ZZZ", "is not a setting"),
     ],
 )

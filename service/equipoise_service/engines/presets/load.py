@@ -11,9 +11,7 @@ from pydantic import ValidationError
 from equipoise_service.access.engine_options import Kind, flag_faults, variable_faults
 from equipoise_service.engines.presets.model import PLACEHOLDERS, Devices, Options, Preset
 from equipoise_service.errors import PresetError
-
-Place = tuple[str | int, ...]
-"""Keys and indices that lead to a value."""
+from equipoise_service.repeated_keys import Place, repeated_keys
 
 
 def load_presets(
@@ -71,7 +69,7 @@ def read_preset(
         mark = getattr(broken, "problem_mark", None)
         reason = getattr(broken, "problem", None) or str(broken)
         raise PresetError(file, mark.line + 1 if mark else None, f"is not YAML: {reason}") from broken
-    for place, name in _repeated(root, ()):
+    for place, name in repeated_keys(root):
         raise PresetError(file, _line(root, (*place, name)), f"{name} stands there twice")
     try:
         preset = Preset.model_validate(content)
@@ -117,17 +115,3 @@ def _line(root: yaml.Node | None, place: Place) -> int | None:
             node = node.value[step]
             line = node.start_mark.line
     return line + 1
-
-
-def _repeated(node: yaml.Node | None, place: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Keys that stand twice in one mapping, of which YAML would silently take the last."""
-    if isinstance(node, yaml.MappingNode):
-        seen: set[str] = set()
-        for key, value in node.value:
-            if key.value in seen:
-                yield place, key.value
-            seen.add(key.value)
-            yield from _repeated(value, (*place, key.value))
-    elif isinstance(node, yaml.SequenceNode):
-        for index, value in enumerate(node.value):
-            yield from _repeated(value, (*place, index))

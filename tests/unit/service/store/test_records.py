@@ -9,9 +9,11 @@ from sqlalchemy.exc import IntegrityError
 from equipoise_evals.model import Answered, AnswerRecord, PassRecord, Record
 from equipoise_service.errors import StorageUnavailable
 from equipoise_service.store import (
+    RecordParts,
     Store,
     StoredRecorder,
 )
+from tests.support.lost_answers import lose_answer
 from tests.support.store import STOP, add
 
 
@@ -45,6 +47,41 @@ def test_a_recorder_whose_patience_ends_says_so(store: Store, tmp_path: Path) ->
     with pytest.raises(StorageUnavailable):
         recorder.flush(0.0)
     other.close()
+
+
+@pytest.mark.parametrize("kinds", [["stop"], ["stop", "answer", "pass"], ["answer", "answer", "pass", "stop"]])
+def test_a_commit_whose_answer_was_lost_is_not_written_twice(
+    store: Store, kinds: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    comparison_id = add(store)
+    store.records.append(comparison_id, STOP)  # an equal record of before is another one
+    recorder = StoredRecorder(store.records, comparison_id)
+    lose_answer(monkeypatch, RecordParts, "append_all")
+    done = PassRecord(pair=1, role="A", answers=(an_answer(1).answer,), duration_s=0.1)
+    of: dict[str, Record] = {"stop": STOP, "answer": an_answer(1), "pass": done}
+    for kind in kinds:
+        recorder.append(of[kind])
+    recorder.flush()
+    assert store.records.load(comparison_id) == recorder.records()
+    recorder.append(STOP)
+    assert store.records.load(comparison_id) == recorder.records()
+
+
+def test_records_that_were_given_up_put_no_later_one_in_doubt(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    comparison_id = add(store)
+    recorder = StoredRecorder(store.records, comparison_id, patience_s=0.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(RecordParts, "append_all", unavailable)
+        recorder.append(an_answer(1))
+        recorder.append(an_answer(2))
+        with pytest.raises(StorageUnavailable):
+            recorder.flush()
+    recorder.append(STOP)
+    assert [record.kind for record in store.records.load(comparison_id).records] == ["stop"]
+
+
+def unavailable(*_: object) -> int:
+    raise StorageUnavailable("it cannot be reached")
 
 
 def test_records_come_back_as_they_went_in(store: Store) -> None:
