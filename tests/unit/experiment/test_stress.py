@@ -54,8 +54,8 @@ async def test_stress_keeps_its_batch_once_the_speed_is_decided() -> None:
     latency = make.LATENCY.model_copy(update={"batch_sizes": (1, 4), "primary_batch": 4})
     kept = [make.one_pass(pair, role, [pair % 2 == 0] * 4) for pair in (1, 2, 3, 4) for role in ROLES]
     recorder = ListRecorder()
-    recorder.kept = [questions_record(prompts()), *kept]
     plan = make.plan(5, accuracy=make.accuracy_plan(4, passes_max=5), latency=latency, stress=True)
+    recorder.kept = [questions_record(prompts()), *make.launches(plan, 4), *kept]
     await run_comparison(plan, prompts(), World(FakeLauncher(recorder), lambda: 0.0, recorder, silent))
     records = recorder.records()
     assert {block.pair for block in records.of(BlockRecord)} == {1, 2, 3}
