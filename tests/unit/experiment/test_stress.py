@@ -55,7 +55,8 @@ async def test_stress_keeps_its_batch_once_the_speed_is_decided() -> None:
     kept = [make.one_pass(pair, role, [pair % 2 == 0] * 4) for pair in (1, 2, 3, 4) for role in ROLES]
     recorder = ListRecorder()
     plan = make.plan(5, accuracy=make.accuracy_plan(4, passes_max=5), latency=latency, stress=True)
-    recorder.kept = [questions_record(prompts()), *make.launches(plan, 4), *kept]
+    timed = make.exact_blocks([-0.02, -0.021, -0.019], plan)
+    recorder.kept = [questions_record(prompts()), *make.launches(plan, 4), *make.treatment(), *timed, *kept]
     await run_comparison(plan, prompts(), World(FakeLauncher(recorder), lambda: 0.0, recorder, silent))
     records = recorder.records()
     assert {block.pair for block in records.of(BlockRecord)} == {1, 2, 3}
