@@ -50,8 +50,11 @@ compare: setup ## Compare both arms on this machine; MODEL= a hub id or a folder
 POLICY ?=
 GATE ?=
 
-.PHONY: gate
-gate: setup ## Gate a release: MODEL=, POLICY= a YAML file, GATE= further options; gate.json holds the exit code of the CLI
+.PHONY: gate gate-unanswered
+gate-unanswered: # where setting up fails nobody must find an older answer
+	@rm -f gate.json gate.xml
+
+gate: gate-unanswered setup ## Gate a release: MODEL=, POLICY= a YAML file, GATE= further options; gate.json holds the exit code of the CLI
 	@$(BIN)/equipoise gate $(if $(MODEL),'$(MODEL)') $(if $(POLICY),--policy '$(POLICY)') $(GATE)
 
 .PHONY: demo

@@ -1,9 +1,12 @@
 """What ``equipoise gate`` does: measure or fetch a comparison, decide, write the documents, end with the code."""
 
 import asyncio
+import contextlib
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +130,15 @@ class Gate:
                 file.write(summary(document))
         typer.echo(f"gate: exit code {document.exit_code}; {self.output / 'gate.json'} says why", err=True)
         return document.exit_code
+
+
+def leave_misused(arguments: Sequence[str], said: str) -> None:
+    """Leave documents of a gate whose options are wrong: whoever reads them must not find an older answer."""
+    outputs = [after for before, after in pairwise(arguments) if before in {"--output", "-o"}]
+    outputs += [one.partition("=")[2] for one in arguments if one.startswith("--output=")]
+    gate = Gate(None, None, Path(outputs[-1] if outputs else ""), None)
+    with contextlib.suppress(CommandError):  # wrong use is told all the same
+        gate._write(gate._without_verdict(ExitCode.USAGE, None, said))
 
 
 def _is_judged(view: dict[str, Any]) -> bool:

@@ -91,6 +91,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         said = wrong_use.format_message()
         if said:  # Without a command the help itself was shown.
             print(f"equipoise: {said}\nTry 'equipoise --help'.", file=sys.stderr)  # noqa: T201
+            given = sys.argv[1:] if arguments is None else arguments
+            if given[:1] == ["gate"]:
+                from equipoise_service.cli.gating import leave_misused
+
+                leave_misused(given, said)
         return ExitCode.USAGE
     except (CommandError, EquipoiseError) as refused:
         print(f"equipoise: {refused}", file=sys.stderr)  # noqa: T201

@@ -133,6 +133,17 @@ def test_wrong_use_runs_nothing(equipoise: Command, tmp_path: Path, changes: dic
     assert said in document["error"]
 
 
+@pytest.mark.parametrize("output", [(), ("-o", "out"), ("--output=out",)])
+def test_wrong_use_leaves_no_older_answer(equipoise: Command, tmp_path: Path, output: tuple[str, ...]) -> None:
+    folder = tmp_path / ("out" if output else "")
+    folder.mkdir(exist_ok=True)
+    (folder / "gate.json").write_text('{"exit_code": 0}')
+    assert equipoise("gate", *output, "--bogus") == 64
+    found = json.loads((folder / "gate.json").read_text())
+    assert (found["exit_code"], found["result"]) == (64, None)
+    assert "--bogus" in found["error"]
+
+
 def test_the_github_action_step_by_step(tmp_path: Path) -> None:
     """Each step's script as the runner would run it: inputs in its environment, outputs read from its file."""
     action = yaml.safe_load(ACTION.read_text())
