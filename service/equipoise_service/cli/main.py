@@ -92,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if said:  # Without a command the help itself was shown.
             print(f"equipoise: {said}\nTry 'equipoise --help'.", file=sys.stderr)  # noqa: T201
             given = sys.argv[1:] if arguments is None else arguments
-            if given[:1] == ["gate"]:
+            if given and given[0] == "gate":
                 from equipoise_service.cli.gating import leave_misused
 
                 leave_misused(given, said)
