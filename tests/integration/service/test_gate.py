@@ -30,6 +30,7 @@ SPEED = {
 def equipoise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
     monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+    monkeypatch.chdir(tmp_path)
     return command_in(tmp_path, monkeypatch)
 
 
