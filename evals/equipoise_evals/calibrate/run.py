@@ -104,7 +104,8 @@ def _covers_enough(cell: Cell, counted: Counted) -> bool:
     least, most = (0.94, 0.96) if is_normal(cell) else (0.935, 1.0)
     fixed = [clopper_pearson(covered, counted.runs) for covered in counted.fixed_covered]
     _, look_high = clopper_pearson(counted.covered, counted.with_interval)
-    asks_for_look = cell.question != "report" and counted.with_interval > 0
+    claimed = cell.covers if isinstance(cell, LatencyCell) else cell.question != "report"
+    asks_for_look = claimed and counted.with_interval > 0
     return (look_high >= 0.95 or not asks_for_look) and all(low <= most and high >= least for low, high in fixed)
 
 
