@@ -207,8 +207,9 @@ async def test_a_service_that_ends_at_once_still_tells(
 
 
 @pytest.fixture
-def owing(settings: Settings, receiver: Receiver) -> Iterator[Store]:
+def owing(settings: Settings, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     """A store that owes the receiver one message."""
+    monkeypatch.setattr(webhooks, "FLUSH_S", 600)  # however slow the machine is
     store = Store.open(settings.url_of_database)
     store.webhooks.add(receiver.url, new_secret())
     store.comparisons.add(NewComparison("c", "m", "{}", "0" * 64, "{}"))
