@@ -107,6 +107,8 @@ class Serving:
         try:
             self.url = address_of(self.folder / "data", self.process)
         except AssertionError as silent:
+            self.process.kill()  # nobody else will
+            self.process.wait()
             raise AssertionError((self.folder / "serve.log").read_text()) from silent
         return self
 
